@@ -1,0 +1,1 @@
+"""Benchmarks against lower bounds measured in the same run."""

@@ -1,0 +1,16 @@
+"""List files by name."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+DESCRIPTION = (
+    "List files below a directory, in order of name, `.gitignore` respected. Odd names are shown "
+    "JSON-quoted; pass such a name on unquoted."
+)
+
+
+class ListFiles(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The directory.")] = "."
+    glob: Annotated[str, Meta(description="Only names that match, e.g. `**/*.py`.")] | None = None
+    limit: Annotated[int, Meta(ge=1, description="Names at most.")] = 500

@@ -1,0 +1,1 @@
+"""The model's door: requests out, replies in, dialects and errors."""

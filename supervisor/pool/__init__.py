@@ -1,0 +1,1 @@
+"""Worker processes: start, hand out calls, cancel, reap."""

@@ -1,0 +1,1 @@
+"""The scripted model server, and the rehearsal that it plays."""

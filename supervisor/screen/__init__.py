@@ -1,0 +1,1 @@
+"""Where a person looks; the only package that prints."""

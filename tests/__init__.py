@@ -1,0 +1,1 @@
+"""Tests, as the tree is."""

@@ -1,0 +1,1 @@
+"""The confined side: processes that execute tools."""

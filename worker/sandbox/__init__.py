@@ -1,0 +1,1 @@
+"""SandboxPolicy -> confined process."""
