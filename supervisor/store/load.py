@@ -189,23 +189,22 @@ class _Reading:
             self._notice(f"seq {line.seq} is left out: {error}")
             return
         if self._open.state is State.CLOSED:
-            self._close(line.seq)
+            self._close(self._open, line.seq)
 
     def _begin(self, user: User, line: MessageLine) -> None:
         if self._open is not None:
             # Only a foreign hand leaves a turn open in the middle; a request must be legal all the same.
             self._notice(f"the turn before seq {line.seq} had no end; it counts as interrupted")
             repair.close_interrupted(self._open)
-            self._close(line.seq - 1)
+            self._close(self._open, line.seq - 1)
         self._open, self._first = OpenTurn(user, line.turn), line.seq
         self._title = self._title or title_of(plain(user.parts))
 
-    def _close(self, last: int) -> None:
-        if self._open is not None:
-            self._turn = max(self._turn, self._open.number or 0)
-            self._pairs.append(self._open.close())
-            self._spans.append((self._first, last))
-            self._open = None
+    def _close(self, turn: OpenTurn, last: int) -> None:
+        self._turn = max(self._turn, turn.number or 0)
+        self._pairs.append(turn.close())
+        self._spans.append((self._first, last))
+        self._open = None
 
     def _withdraw(self, first: int, turn: int | None) -> None:
         if self._open is not None and self._first >= first and self._open.number == turn:
