@@ -238,14 +238,12 @@ _KINDS = frozenset(
 def _decoded(path: Path, reading: _Reading) -> Iterator[AnyLine]:
     """The lines in typed form; those that can't be read go to `reading.unreadable`."""
     decoder = msgspec.json.Decoder(AnyLine)
-    number = 1
-    for block in _blocks(path):
+    for offset, block in _blocks(path):
         try:
             decoded: Iterable[AnyLine] = decoder.decode_lines(block)
         except _UNREADABLE:
-            decoded = _one_by_one(block, number, decoder, reading)
+            decoded = _one_by_one(bytes(block), _line_number(path, offset), decoder, reading)
         yield from decoded
-        number += block.count(b"\n")
 
 
 def _one_by_one(
@@ -263,19 +261,36 @@ def _one_by_one(
             yield decoded
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    """The file in pieces that end where a line ends."""
+def _line_number(path: Path, offset: int) -> int:
+    """The number of the line that begins at this offset: counted only when it is needed, it takes long."""
+    number = 1
+    with path.open("rb", buffering=0) as file:
+        while offset > 0 and (block := file.read(min(_BLOCK, offset))):
+            number += block.count(b"\n")
+            offset -= len(block)
+    return number
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, memoryview]]:
+    """The file in pieces that end where a line ends, with their offsets.
+
+    A piece is good until the next one is asked for: all are read into one buffer, which grows only for a
+    line that is longer than it.
+    """
+    buffer, kept, offset = bytearray(_BLOCK), 0, 0
     try:
         with path.open("rb", buffering=0) as file:
-            parts: list[bytes] = []
-            while block := file.read(_BLOCK):
-                whole, found, rest = block.rpartition(b"\n")
-                if not found:
-                    parts.append(block)
-                    continue
-                yield b"".join((*parts, whole, found))
-                parts = [rest] if rest else []
-            if parts:
-                yield b"".join(parts)
+            while size := file.readinto(memoryview(buffer)[kept:]):
+                filled = kept + size
+                end = buffer.rfind(b"\n", kept, filled) + 1
+                if end:
+                    yield offset, memoryview(buffer)[:end]
+                    buffer[: filled - end] = buffer[end:filled]
+                    offset += end
+                kept = filled - end
+                if kept == len(buffer):
+                    buffer = buffer + bytes(len(buffer))
+            if kept:
+                yield offset, memoryview(buffer)[:kept]
     except OSError as error:
         raise StoreError(path, error) from error
