@@ -28,8 +28,8 @@ from supervisor.model.request import Request
 from supervisor.store.round_log import RoundLog, Sent, Settled
 
 WRAP_UP = (
-    "[The program: this turn's limit of tool rounds is reached, and no tools are offered any more. Answer now: "
-    "what was done, what was found, what is still open.]"
+    "[The program: this turn's limit of tool rounds is reached, and no tools are offered any more. "
+    "Answer now: what was done, what was found, what is still open.]"
 )
 
 PARTIAL_SECONDS = 0.5
