@@ -36,20 +36,22 @@ _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 def to_reply(completion: Completion, used_ids: Collection[str]) -> Reply | None:
     """The reply, or None where nothing was said (no call, no text).  `used_ids`: those of the conversation."""
     if completion.calls:
-        taken = set(used_ids)
+        taken: set[str] = set()
         last = len(completion.calls) - 1
         cut = completion.finish_reason == "length"
-        calls = tuple(_call(raw, taken, cut=cut and at == last) for at, raw in enumerate(completion.calls))
+        calls = tuple(
+            _call(raw, used_ids, taken, cut=cut and at == last) for at, raw in enumerate(completion.calls)
+        )
         return Calls(calls, completion.text, completion.reasoning)
     if not completion.text.strip():
         return None
     return Answer((Text(completion.text, MODEL),), completion.reasoning)
 
 
-def _call(raw: RawCall, taken: set[str], *, cut: bool) -> ToolCall:
+def _call(raw: RawCall, used_ids: Collection[str], taken: set[str], *, cut: bool) -> ToolCall:
     """The call, its id added to `taken`."""
     identity = raw.id if 0 < len(raw.id) <= ID_MAX and raw.id.isascii() and raw.id.isprintable() else ""
-    while not identity or identity in taken:
+    while not identity or identity in taken or identity in used_ids:
         identity = "call_" + "".join(secrets.choice(_ALNUM) for _ in range(24))
     taken.add(identity)
     name = _ODD.sub("_", raw.name)[:NAME_MAX]
