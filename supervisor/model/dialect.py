@@ -40,10 +40,9 @@ class _Function(Struct):
     arguments: str
 
 
-class _Call(Struct):
+class _Call(Struct, tag_field="type", tag="function"):
     id: str
     function: _Function
-    type: str = "function"
 
 
 class _Plain(Struct):
@@ -51,17 +50,15 @@ class _Plain(Struct):
     content: str
 
 
-class _Assistant(Struct, omit_defaults=True):
+class _Assistant(Struct, omit_defaults=True, tag_field="role", tag="assistant"):
     content: str
-    role: str = msgspec.field(default_factory=lambda: "assistant")
     reasoning_content: str | None = None
     tool_calls: list[_Call] = []
 
 
-class _Result(Struct):
+class _Result(Struct, tag_field="role", tag="tool"):
     tool_call_id: str
     content: str
-    role: str = "tool"
 
 
 _encoder = msgspec.json.Encoder()
