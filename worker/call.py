@@ -61,6 +61,11 @@ class BackgroundJob(Protocol):
         """The name of the file in the output directory that holds them; empty where there is none."""
         ...
 
+    @property
+    def pids(self) -> frozenset[int]:
+        """Its processes, as far as known."""
+        ...
+
     def lines(self) -> tuple[str, ...]:
         """`j1 pid 123 sleep 60` for each process of it that runs; one line that says how, once ended."""
         ...
@@ -83,7 +88,7 @@ class BackgroundJob(Protocol):
         ...
 
 
-def _tell_nobody(id: str, line: str) -> None:
+def _tell_nobody(job: str, line: str) -> None:
     """A desk without a listener."""
 
 

@@ -38,6 +38,8 @@ class Capture:
         self._live.flush(now=True)
         self._clip.add(self._screen.finish())
         self._clipped = self._clip.clipped()
+        if self._clipped.left_out:
+            self.record.spill()  # replacement characters can make a text longer than its bytes
 
     @property
     def lines(self) -> int:
@@ -67,7 +69,9 @@ class Capture:
 
     def preview(self) -> str:
         """The first and last lines for the user, at most about 2 kB."""
-        text = _ended(self._clipped.head) + self._clipped.tail if self._clipped.left_out else self._clipped.head
+        text = (
+            _ended(self._clipped.head) + self._clipped.tail if self._clipped.left_out else self._clipped.head
+        )
         lines = text.rstrip("\n").split("\n")
         if len(lines) > PREVIEW_LINES:
             half = PREVIEW_LINES // 2

@@ -51,7 +51,7 @@ class Clip:
         if data:
             self._tail.append(data)
             self._tail_size += len(data)
-        while self._tail_size - len(self._tail[0]) >= self._tail_cap if self._tail else False:
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_cap:
             self._tail_size -= len(self._tail.popleft())
 
     def clipped(self) -> Clipped:

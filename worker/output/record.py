@@ -52,6 +52,9 @@ class Record:
                 if len(self._memory) > 2 * self._memory_cap:
                     del self._memory[: -self._memory_cap]
 
+    def tick(self) -> None:
+        """Time has passed; a record doesn't care."""
+
     def spill(self) -> None:
         """Move to a file now: the call during which one can be had is about to end."""
         with self._lock:
