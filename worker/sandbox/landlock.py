@@ -100,10 +100,8 @@ def rules(policy: SandboxPolicy, rights: int) -> Iterator[tuple[str, int]]:
     read, write = rights & _READ, rights & ~(_MAKE_CHAR | _MAKE_BLOCK)
     for path in (*policy.readable, policy.output):
         yield path, read
-    yield policy.workspace, write if policy.mode is Mode.WORKSPACE_WRITE else read
-    if policy.mode is Mode.WORKSPACE_WRITE:
-        for path in policy.writable:
-            yield path, write
+    for path in (policy.workspace, *policy.writable):
+        yield path, write if policy.mode is Mode.WORKSPACE_WRITE else read
     for path in (policy.tmp, *DEVICES):
         yield path, write
 
@@ -133,7 +131,13 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(parent).st_mode):
             rights &= _OF_FILES
         rule = _Beneath(rights, parent)
-        _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0))
+        _call(
+            _ADD_RULE,
+            ctypes.c_int(ruleset),
+            ctypes.c_int(_PATH_BENEATH),
+            ctypes.byref(rule),
+            ctypes.c_uint32(0),
+        )
     finally:
         os.close(parent)
 

@@ -18,9 +18,10 @@ def children(pid: int) -> list[int]:
     """The children of a process, of all its threads, zombies included; none where it is gone."""
     found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a Path per thread costs more than the read
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += map(int, file.read().split())
+        with os.scandir(f"/proc/{pid}/task") as tasks:
+            for task in tasks:
+                with open(f"{task.path}/children", "rb") as file:
+                    found += map(int, file.read().split())
     except (FileNotFoundError, ProcessLookupError):
         # The process or a thread has just ended, or the kernel is built without these files.
         return found or [child for child, parent in _parents() if parent == pid]
@@ -61,7 +62,11 @@ def end_children(seconds: float, keep: Container[int] = ()) -> bool:
 
 def _parents() -> Iterator[tuple[int, int]]:
     """(pid, its parent's pid) of all processes that can be seen."""
-    for name in os.listdir("/proc"):  # noqa: PTH208 - as above
-        if name.isdecimal():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{name}/stat", "rb") as file:
-                yield int(name), int(file.read().rpartition(b")")[2].split()[1])
+    with os.scandir("/proc") as entries:
+        pids = [entry.name for entry in entries if entry.name.isdecimal()]
+    for pid in pids:
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/stat", "rb") as file,
+        ):
+            yield int(pid), int(file.read().rpartition(b")")[2].split()[1])
