@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
 from supervisor.exits import USAGE, StopError
 
@@ -66,14 +67,16 @@ def end_marked(value: str, keep: Collection[int] = ()) -> int:
     deadline = time.monotonic() + _END_SECONDS
     while time.monotonic() < deadline:
         doomed = [pid for pid, found in _marked(_pids()) if found[0] == ours]
-        for child in set(children(os.getpid())) - set(keep):
-            unmarked = not any(_marked((child,)))
-            with contextlib.suppress(ProcessLookupError):
-                if unmarked and os.getsid(child) != session:
-                    doomed.append(child)
+        # A zombie has neither marker nor harm in it, and somebody may be waiting for it.
+        doomed += [
+            child
+            for child in set(children(os.getpid())) - set(keep)
+            if _started(child) and os.getsid(child) != session and not any(_marked((child,)))
+        ]
+        ended.update(_end(doomed))
+        _reap(ended)
         if not doomed:
             break
-        ended.update(_end(doomed))
         time.sleep(_PAUSE)
     return len(ended)
 
@@ -91,7 +94,7 @@ def end_strays() -> list[str]:
     deadline = time.monotonic() + _END_SECONDS
     left = list(strays)
     while left and time.monotonic() < deadline:
-        _end(left)
+        _reap(_end(left))
         left = [pid for pid in left if _started(pid)]
         if left:
             time.sleep(_PAUSE)
@@ -115,10 +118,13 @@ def _end(pids: Iterable[int]) -> set[int]:
     for pid in doomed:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    for pid in doomed:
+    return set(doomed)
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-    return set(doomed)
 
 
 def _pids() -> list[int]:
@@ -134,7 +140,7 @@ def _marked(pids: Iterable[int]) -> Iterator[tuple[int, tuple[bytes, bytes, byte
             continue
         with contextlib.suppress(OSError):
             # A process that hides its memory belongs to root in /proc.
-            if os.stat(f"/proc/{pid}").st_uid not in (user, 0):
+            if Path(f"/proc/{pid}").stat().st_uid not in (user, 0):
                 continue
         found = _MARKED.search(_read(f"/proc/{pid}/cmdline")) or _MARKED.search(_read(f"/proc/{pid}/environ"))
         if found:
@@ -149,7 +155,7 @@ def _started(pid: int) -> int:
 
 
 def _namespace() -> int:
-    return os.stat("/proc/self/ns/pid").st_ino
+    return Path("/proc/self/ns/pid").stat().st_ino
 
 
 def _command(pid: int) -> str:

@@ -164,7 +164,7 @@ class Measure:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """`arguments`: the number of the control socket, the registry's module, a measure's configuration or ""."""
+    """`arguments`: the control socket's number, the registry's module, a measure's rcfile or nothing."""
     control_fd, registry, rcfile = arguments
     measure = Measure(rcfile)
     save = measure.begin()

@@ -5,6 +5,7 @@ it several times cheaper per message, and sending never waits at all: what the s
 in an outbox of bytes, bounded, until the worker reads.
 """
 
+import contextlib
 import socket
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ import trio
 from protocol.wire import FrameError, Frames, ToSupervisor, ToWorker, decode_to_supervisor, encode
 
 HIGH_WATER = 32 * 1024 * 1024
-"""Bytes that may wait for a worker.  The longest call is about half of it; more means that it doesn't read."""
+"""Bytes that may wait for a worker: two frames of the longest kind.  More means that it doesn't read."""
 _READ_BYTES = 256 * 1024
 _MESSAGES_PER_PASS = 64
 """After so many messages others get their turn."""
@@ -22,7 +23,11 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class ChannelClosedError(Exception):
-    """The worker is gone, or its wire can't be used any more.  The message says why."""
+    """The worker has closed its wire, most likely by dying."""
+
+
+class ChannelBrokenError(ChannelClosedError):
+    """The worker does what no worker does; its wire can't be used any more.  The message says what."""
 
 
 def pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
@@ -50,7 +55,7 @@ class Channel:
         sent = 0 if self._outbox else self._try(frame)
         if sent < len(frame):
             if len(self._outbox) + len(frame) > HIGH_WATER:
-                raise ChannelClosedError("it does not read what it is sent")
+                raise ChannelBrokenError("it does not read what it is sent")
             self._outbox += frame[sent:] if sent else frame
             self._filled.set()
 
@@ -94,7 +99,7 @@ class Channel:
                 if messages := [decode_to_supervisor(payload) for payload in self._frames.feed(data)]:
                     return messages
             except FrameError as error:
-                raise ChannelClosedError(f"it sent what is no message: {error}") from error
+                raise ChannelBrokenError(f"it sent what is no message: {error}") from error
 
     async def read(self, take: Callable[[ToSupervisor], None]) -> None:
         """Hand over each message, until the worker is gone.  Raises ChannelClosedError."""
@@ -106,6 +111,11 @@ class Channel:
                 if passed >= _MESSAGES_PER_PASS:
                     passed = 0
                     await trio.lowlevel.checkpoint()
+
+    def shut(self) -> None:
+        """Nothing more goes either way; the worker sees the end of its wire."""
+        with contextlib.suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         trio.lowlevel.notify_closing(self._wire)
