@@ -22,7 +22,6 @@ _NOT_READABLE = frozenset(
 """Top-level directories that hold users' data, secrets or the machine itself."""
 _READABLE = (
     "/proc",  # other processes' memory and environment are closed by Landlock's own rule about ptrace
-    "/dev/fd",
     "/sys/devices/system",
     "/sys/fs/cgroup",
     "/var/lib/dpkg",
@@ -56,6 +55,7 @@ def default_policy(
     tmp: Path,
     environ: Mapping[str, str],
     home_state: Path,
+    *,
     mode: Mode = Mode.WORKSPACE_WRITE,
 ) -> SandboxPolicy:
     """The policy of a session.  `tmp` exists and is private; `home` is made in it, $HOME of commands.

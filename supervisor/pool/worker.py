@@ -71,7 +71,7 @@ class Worker:
                 if version is None:
                     self._channel.post(wire.Nope(f"it speaks versions {hello.min} to {hello.max}"))
                     raise NoWorkerError(
-                        f"a worker speaks versions {hello.min} to {hello.max} of the protocol, the supervisor "
+                        f"a worker speaks versions {hello.min} to {hello.max} of the protocol, we speak "
                         f"{wire.VERSION_MIN} to {wire.VERSION_MAX}: two installations are mixed"
                     )
                 self._channel.post(wire.Welcome(version, policy, limits))

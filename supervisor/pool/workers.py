@@ -97,8 +97,7 @@ class Pool:
         running = Running(call, on_output)
         worker: Worker | None = None
         try:
-            await self._settle()
-            worker = self._hand_over(running)
+            worker = await self._hand_over(running)
             await running.done.wait()
         except trio.Cancelled:
             if worker is not None:
@@ -109,24 +108,35 @@ class Pool:
                 worker.forget(running)
             deliver(running.finished or _not_run(call))
 
-    def _hand_over(self, running: Running) -> Worker | None:
+    async def _hand_over(self, running: Running) -> Worker | None:
         """The worker that has the call now; None where the call is finished already."""
         call = running.call
-        if self._worker is None:
-            running.finish(_refused(call, self._refusal))
-            return None
-        try:
-            self._worker.start(running)
-        except ChannelClosedError:
-            # Its death is noticed in a moment; this call never reached it.
-            running.finish(
-                _refused(call, "the worker process has just died; the call was not run, ask again")
-            )
-            return None
-        except ValueError as error:
-            running.finish(_refused(call, f"the call can't be sent to a worker: {error}"))
-            return None
-        return self._worker
+        while True:
+            await self._settle()
+            worker = self._worker
+            if worker is None:
+                running.finish(_refused(call, self._refusal))
+                return None
+            try:
+                worker.start(running)
+            except ChannelClosedError as error:
+                # The call never reached it, so the next one may have it.
+                self._retire(worker, str(error))
+            except ValueError as error:
+                running.finish(_refused(call, f"the call can't be sent to a worker: {error}"))
+                return None
+            else:
+                return worker
+
+    def _retire(self, worker: Worker, why: str) -> None:
+        """Kill it, and give no more calls to it."""
+        worker.kill(why)
+        self._no_longer(worker)
+
+    def _no_longer(self, worker: Worker) -> None:
+        if self._worker is worker:
+            self._worker = self._ready = None
+            self._settled = trio.Event()
 
     async def _stop(self, worker: Worker, running: Running) -> None:
         """Ask for the call's end and wait for what it had; bounded, so shielded."""
@@ -182,9 +192,7 @@ class Pool:
             except NoWorkerError as error:
                 worker.kill(str(error))
             finally:
-                if self._ready is not None:
-                    self._settled = trio.Event()
-                self._worker = self._ready = None
+                self._no_longer(worker)
                 words = worker.bury(await self._ended(zygote, worker))
             nursery.cancel_scope.cancel()
         return words

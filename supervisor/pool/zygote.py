@@ -54,6 +54,9 @@ class Launch(Struct, frozen=True):
     measure: str = ""
     """The configuration file of a coverage measure; nothing is measured without."""
 
+    def words(self) -> list[str]:
+        return [self.registry, self.measure, *self.roots, *_roots()]
+
 
 class NoWorkerError(Exception):
     """No worker could be had.  The message says why."""
@@ -78,6 +81,8 @@ class Zygote:
         self._control = control
         self._marker = marker
         self._words = words
+        self._pidfd = os.pidfd_open(process.pid)
+        self._serving = trio.CancelScope(shield=True)
         self._known = frozenset(machine.children(os.getpid()))
         self._ids = count(1)
         self._answers: dict[int, tuple[Forked | NotForked, list[int]]] = {}
@@ -95,8 +100,7 @@ class Zygote:
         mark = f"{machine.MARKER}={marker}"
         with theirs:
             process = subprocess.Popen(
-                [*_interpreter(), "-c", _BOOT, mark, str(theirs.fileno()), launch.registry, launch.measure]
-                + [*launch.roots, *_roots()],
+                [*_interpreter(), "-c", _BOOT, mark, str(theirs.fileno()), *launch.words()],
                 env={
                     machine.MARKER: marker,
                     # An interpreter in an unusual place may need the latter to start at all.
@@ -112,14 +116,13 @@ class Zygote:
         return cls(process, ours, marker, words)
 
     async def serve(self) -> None:
-        try:
+        """Until the zygote is gone, or `end` has seen it off: its last reports are wanted too."""
+        with self._serving:
             while await self._receive():
                 pass
-        finally:
             self.gone.set()
-            with trio.CancelScope(shield=True):
-                async with self._news:
-                    self._news.notify_all()
+            async with self._news:
+                self._news.notify_all()
 
     async def _receive(self) -> bool:
         """Take one message; False at the end of them."""
@@ -197,28 +200,27 @@ class Zygote:
         """Let it end all that is below it, or end that ourselves.  Never cancelled, always bounded."""
         with trio.CancelScope(shield=True):
             self._control.shutdown(socket.SHUT_RDWR)
-            code = await self._exit(_END_SECONDS)
-            if code is None:
+            if not await self._exits_within(_END_SECONDS):
                 self._process.kill()
-                code = await self._exit(_END_SECONDS)
-            if code != 0:
+                await self._exits_within(_END_SECONDS)
+            if self._process.poll() != 0:
                 machine.end_marked(self._marker, keep=self._known)
+            self._serving.cancel()
+            # The task that serves leaves before its descriptors do.
+            await trio.lowlevel.checkpoint()
         trio.lowlevel.notify_closing(self._control)
         self._control.close()
         os.close(self._words)
+        os.close(self._pidfd)
         for _answer, fds in self._answers.values():
             for fd in fds:
                 os.close(fd)
 
-    async def _exit(self, seconds: float) -> int | None:
-        """Its exit code; None while it lives."""
-        pidfd = os.pidfd_open(self._process.pid)
-        try:
-            with trio.move_on_after(seconds):
-                await trio.lowlevel.wait_readable(pidfd)
-        finally:
-            os.close(pidfd)
-        return self._process.poll()
+    async def _exits_within(self, seconds: float) -> bool:
+        with trio.move_on_after(seconds):
+            await trio.lowlevel.wait_readable(self._pidfd)
+            return True
+        return False
 
 
 def ended(code: int | None) -> str:
