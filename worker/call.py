@@ -44,6 +44,8 @@ class Desk:
     refuse_commands: str = ""
     """Why run_command is refused (no sandbox here); empty where it may run."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 
 
 @dataclass(frozen=True)
