@@ -1,20 +1,18 @@
 """The command line with help and usage errors, through typer: whatever the plain parser leaves to it.
 
 Typer's signatures are built from the table in options.py, so there is one place where an option is
-described.  The commands themselves live in headless.py, screen/, rehearsal/ and store/, and are imported
-when they are called.
+described.  What the commands do is in verbs.py.
 """
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from supervisor.exits import INTERRUPTED, MODEL, USAGE, StopError
+from supervisor import verbs
+from supervisor.exits import INTERRUPTED, USAGE, StopError
 from supervisor.options import (
     BARE_OPTIONS,
     RUN_OPTIONS,
@@ -35,7 +33,7 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 
 def main(arguments: Sequence[str]) -> int:
     """Parse and run; the exit code.  Raises StopError, also for a usage error."""
-    return play(arguments, run, repl)
+    return play(arguments, verbs.run, verbs.repl)
 
 
 def play(
@@ -55,70 +53,7 @@ def play(
     return returned if isinstance(returned, int) else 0
 
 
-def run(options: RunOptions) -> int:
-    """`agent run`."""
-    from supervisor import headless
-
-    return headless.run(options)
-
-
-def repl(options: ReplOptions) -> int:
-    """Bare `agent`: the REPL; without a model the rehearsal, or exit 3 where nobody could watch it."""
-    if _has_model(options):
-        from supervisor.screen.repl import run_repl
-
-        return run_repl(options)
-    if not (os.isatty(0) and os.isatty(1)):
-        from supervisor.headless import NO_MODEL
-
-        raise StopError(NO_MODEL, MODEL)
-    return rehearse(check=False)
-
-
-def rehearse(check: bool) -> int:
-    """`agent rehearse`: the small task, then at a terminal the REPL against the script."""
-    from supervisor.rehearsal import check as checking
-    from supervisor.rehearsal import play as playing
-
-    if check:
-        return checking.run()
-    code = playing.run()
-    if code or not (os.isatty(0) and os.isatty(1)):
-        return code
-    from supervisor.screen.repl import run_repl
-
-    with playing.tour() as stage:
-        code = run_repl(ReplOptions(workspace=stage.workspace, base_url=stage.base_url, rehearsal=True))
-    playing.say_how_to_go_on()
-    return code
-
-
-def sessions(every: bool) -> int:
-    """`agent sessions`: this project's conversations, with `--all` those of other projects below."""
-    from supervisor.settings import Flags, load
-    from supervisor.store.listing import lines
-    from supervisor.streams import encoded
-
-    settings = load(Flags(), os.environ, Path.cwd()).settings
-    for line in lines(settings.home, settings.project_key, every=every):
-        sys.stdout.buffer.write(encoded(line + "\n", sys.stdout.encoding))
-    sys.stdout.flush()
-    return 0
-
-
-def _has_model(options: ReplOptions) -> bool:
-    """A key or a named server.  The settings are read only where flags and environment don't tell."""
-    if options.base_url or any(os.environ.get(name) for name in ("AGENT_BASE_URL", "DEEPSEEK_API_KEY")):
-        return True
-    from supervisor.settings import Flags, load, read_key
-
-    settings = load(Flags(workspace=options.workspace), os.environ, Path.cwd()).settings
-    return settings.configured or read_key(settings, os.environ) is not None
-
-
-def _application(
-    on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOptions], int]
-) -> typer.Typer:
+def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOptions], int]) -> typer.Typer:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
     def bare(context: typer.Context, version: bool = False, **values: Value) -> None:
@@ -137,17 +72,15 @@ def _application(
     def rehearse_task(
         check: Annotated[bool, typer.Option("--check", help="Without a person: verify each effect.")] = False,
     ) -> None:
-        raise typer.Exit(rehearse(check))
+        raise typer.Exit(verbs.rehearse(check))
 
     def list_sessions(
         every: Annotated[bool, typer.Option("--all", help="Those of other projects too.")] = False,
     ) -> None:
-        raise typer.Exit(sessions(every))
+        raise typer.Exit(verbs.sessions(every))
 
     def scripted_server(context: typer.Context) -> None:
-        from supervisor.rehearsal import server
-
-        raise typer.Exit(server.main(context.args))
+        raise typer.Exit(verbs.scripted_server(context.args))
 
     version = typer.Option("--version", "-V", help="Print the version.")
     _sign(bare, BARE_OPTIONS, context=(typer.Context, ...), version=(Annotated[bool, version], False))
@@ -155,17 +88,19 @@ def _application(
     _sign(run_task, RUN_OPTIONS, task=(Annotated[str | None, task], None))
     app.callback(invoke_without_command=True, help="A terminal AI agent. Without a command: the REPL.")(bare)
     app.command("run", help="Play one turn without a person and print the answer.")(run_task)
-    app.command("rehearse", help="See it work without a model: a script plays the model's part.")(rehearse_task)
+    app.command("rehearse", help="See it work without a model: a script plays the model's part.")(
+        rehearse_task
+    )
     app.command("sessions", help="List this project's conversations.")(list_sessions)
     app.command(
-        "scripted-server", context_settings=PASS_ON, help="Serve a scripted model: SCRIPT [--port N] [--record FILE]."
+        "scripted-server",
+        context_settings=PASS_ON,
+        help="Serve a scripted model: SCRIPT [--port N] [--record FILE].",
     )(scripted_server)
     return app
 
 
-def _sign(
-    function: Callable[..., None], options: Sequence[Option], **first: tuple[object, object]
-) -> None:
+def _sign(function: Callable[..., None], options: Sequence[Option], **first: tuple[object, object]) -> None:
     """Give the function the parameters that typer shall see: `first` (type, default), then the options."""
     described = {name: kind for name, (kind, _) in first.items()}
     parameters = [

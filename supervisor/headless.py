@@ -50,10 +50,11 @@ from supervisor.exits import (
     StopError,
     first_stop,
 )
+from supervisor.flow import Stdout, read_stdin
 from supervisor.options import RunOptions
 from supervisor.session.session import Session
 from supervisor.settings import Flags, Loaded, Settings, load, read_key
-from supervisor.streams import Stdout, complain, encoded, read_stdin, report
+from supervisor.streams import complain, encoded, report
 from supervisor.wiring import open_session
 
 NO_MODEL = (
@@ -61,7 +62,16 @@ NO_MODEL = (
     "(or AGENT_BASE_URL), or see how it works without one: agent rehearse"
 )
 CLOSING_SECONDS = 10.0
-"""From the first reason to stop to giving up on an orderly end: a tool gets 2 s to leave, its worker 2 more."""
+"""From the first reason to stop to giving up on an orderly end; a tool gets 2 s to leave, its worker 2."""
+
+WHY = {
+    TIMEOUT: "the time limit of this run was reached",
+    INTERRUPTED: "interrupted by the user",
+    TERMINATED: "the program was told to end",
+    HUNG_UP: "the terminal went away",
+    READER_GONE: "nobody reads the output any more",
+}
+"""What stands in the answer that closes the turn."""
 
 CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
@@ -199,7 +209,7 @@ class Ending:
     def end(self, code: int) -> None:
         """A second reason does not wait for the turn any more."""
         if self.code is None and self._session is not None:
-            self._session.interrupt()
+            self._session.interrupt(WHY[code])
         else:
             self._scope.cancel()
         if self.code is None:

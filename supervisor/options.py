@@ -53,7 +53,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One flag; its field is the flag as a Python name.  `bare`: `agent` without a command knows it too; `run`: `agent run` does."""
+    """One flag; its field is the flag as a Python name.
+
+    `bare`: `agent` without a command knows it; `run`: `agent run` does.
+    """
 
     field: str
     kind: Kind
