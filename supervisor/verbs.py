@@ -12,7 +12,7 @@ from types import ModuleType
 
 from supervisor.exits import MODEL, StopError
 from supervisor.machine import harden, require_linux
-from supervisor.options import ReplOptions, RunOptions
+from supervisor.options import NO_MODEL, ReplOptions, RunOptions
 
 
 def run(options: RunOptions) -> int:
@@ -30,8 +30,6 @@ def repl(options: ReplOptions) -> int:
     if _has_model(options):
         return _run_repl(options)
     if not _at_terminal():
-        from supervisor.settings import NO_MODEL
-
         raise StopError(NO_MODEL, MODEL)
     return rehearse(check=False)
 
