@@ -85,6 +85,10 @@ def test_no_name_says_nothing() -> None:
 def test_no_open_end_is_left_in_the_code(path: Path) -> None:
     with tokenize.open(path) as file:
         comments = [
-            token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT
+            token.string
+            for token in tokenize.generate_tokens(file.readline)
+            if token.type == tokenize.COMMENT
         ]
-    assert [comment for comment in comments if any(word in comment for word in ("TODO", "FIXME", "XXX"))] == []
+    assert [
+        comment for comment in comments if any(word in comment for word in ("TODO", "FIXME", "XXX"))
+    ] == []
