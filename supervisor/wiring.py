@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from os import environ
 from typing import assert_never
-from urllib.parse import urlsplit
 
-import httpx
 import trio
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
@@ -19,8 +17,9 @@ from supervisor.context.system_prompt import system_prompt
 from supervisor.exits import USAGE, StopError
 from supervisor.machine import end_strays
 from supervisor.masks import Masks
-from supervisor.model.chat import ChatModel, Endpoint
+from supervisor.model.chat import ChatModel
 from supervisor.model.dialect import DEEPSEEK
+from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.pool.events import JobEnded, PoolEvent, WorkerDied, WorkerReady
@@ -35,8 +34,6 @@ from supervisor.settings import Settings
 from supervisor.store import conversations
 from supervisor.store.conversations import OpenConversation
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 @asynccontextmanager
 async def open_session(
@@ -44,9 +41,10 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """A session that is ready to play turns; workers start beside it.  Raises StopError."""
     teller = Teller(tell)
+    endpoint = Endpoint(base_url=settings.base_url, key=key)
     store = _open_store(settings, start)
     try:
-        async with _client(settings.base_url) as http, trio.open_nursery() as nursery:
+        async with open_client(endpoint) as http, trio.open_nursery() as nursery:
             resumed = store.loaded.seq > 0
             teller(
                 SessionStarted(
@@ -65,7 +63,7 @@ async def open_session(
                 model=settings.model,
                 resumed=resumed,
             )
-            chat = ChatModel(http, Endpoint(settings.base_url, key))
+            chat = ChatModel(http, endpoint)
             rounds = _rounds(settings, store, chat, teller)
             masks = Masks(key, known_shapes=settings.mask_transcript)
             listener = _PoolListener(teller)
@@ -138,14 +136,6 @@ def _open_store(settings: Settings, start: Start) -> OpenConversation:
             return conversations.open_conversation(settings.home, newest)
         case _:
             assert_never(start)
-
-
-def _client(base_url: str) -> httpx.AsyncClient:
-    """One client for the session.  Without TLS no certificates are read, which is a third of its cost."""
-    parts = urlsplit(base_url)
-    return httpx.AsyncClient(
-        verify=parts.scheme == "https", trust_env=parts.hostname not in LOOPBACK, follow_redirects=False
-    )
 
 
 def _request(settings: Settings, system: str, *, tools: bool) -> Request:

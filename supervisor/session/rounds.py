@@ -21,7 +21,8 @@ from protocol.events import (
     Usage,
 )
 from supervisor.context.budget import Budget
-from supervisor.model.chat import ChatModel, Completion, Delta
+from supervisor.model.assembly import Completion, Delta
+from supervisor.model.chat import ChatModel
 from supervisor.model.errors import EmptyReplyError, ModelError
 from supervisor.model.reply import to_reply
 from supervisor.model.request import Request
@@ -91,12 +92,13 @@ class Rounds:
         body = self.request.body(tools=not last, volatile=volatile)
         self._forget_partial()
         kind = "wrap-up" if last else "turn"
-        completion = await self.ask(body, self.request.digest(), kind, self._arrived)
+        digest = self.request.digest(tools=not last, volatile=volatile)
+        completion = await self.ask(body, digest, kind, self._arrived)
         if completion.usage is not None and not last:
             self.budget = self.budget.settled(self.request.size, completion.usage.prompt)
         reply = to_reply(completion, self._ids)
         if reply is None:
-            raise EmptyReplyError("the model said nothing, twice", url="")
+            raise EmptyReplyError("the model said nothing; ask again, or try another model")
         if last:
             self.wrapped_up = True
             reply = _closing(reply)
