@@ -1,0 +1,33 @@
+"""The prompt ` You 3 ❯ 44% `: a measuring instrument.  Pure; how it is drawn is the editor's business.
+
+The digits are the calibrated share of the budget: grey, amber from where compaction begins, red from where
+history is dropped rather than summarised.
+"""
+
+AMBER_FROM = 0.85
+RED_FROM = 0.97
+"""Shares of the budget, 0..1."""
+
+GREY = "#8a8a8a"
+AMBER = "#ffaf00"
+RED = "#ff5f5f"
+
+Fragments = list[tuple[str, str]]
+"""Style and text, as prompt_toolkit takes them."""
+
+
+def tone(share: float) -> str:
+    """The colour of a share of the budget."""
+    if share >= RED_FROM:
+        return RED
+    return AMBER if share >= AMBER_FROM else GREY
+
+
+def prompt(turn: int | None, share: float | None, *, coloured: bool = True, glyph: str = "❯") -> Fragments:
+    """The prompt of the next turn.  None: not known yet, since the conversation is still being opened."""
+    number = "" if turn is None else f" {turn}"
+    head: Fragments = [("bold" if coloured else "", f" You{number} {glyph} ")]
+    if share is None:
+        return head
+    percent = int(share * 100)  # never rounded up: 97 % is red and means 97 %
+    return [*head, (f"fg:{tone(share)}" if coloured else "", f"{percent}% ")]

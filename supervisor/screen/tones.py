@@ -1,0 +1,77 @@
+"""Colours and characters, by meaning: what a terminal is able to show, and how less able ones degrade.
+
+No text from outside is made harmless here: that is done once, where an event enters the view.  Standard
+library only, since the prompt is drawn before anything heavy is imported.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Tone(Enum):
+    """What a text is, not which colour it has.  The value is its SGR parameter."""
+
+    NEUTRAL = ""
+    """Text of a reply that is still open: nobody knows yet whether it is narration or the answer."""
+    ANSWER = "38;5;214"
+    NARRATION = "38;5;245"
+    QUIET = "2"
+    STRONG = "1"
+    GOOD = "38;5;71"
+    WARNING = "38;5;214"
+    BAD = "38;5;203"
+    ADDED = "38;5;71"
+    REMOVED = "38;5;203"
+
+
+DEGRADED = str.maketrans(
+    {
+        "❯": ">",
+        "●": "*",
+        "✗": "x",
+        "·": "-",
+        "…": "...",
+        "█": "#",
+        "░": ".",
+        "│": "|",
+        "─": "-",
+        "→": "->",
+    }
+)
+"""Our own characters where the terminal's encoding lacks them."""
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """What can be shown.  `moves`: the cursor may be moved, so a status can be erased and text redrawn."""
+
+    coloured: bool
+    moves: bool
+    encoding: str = "utf-8"
+
+    def paint(self, text: str, tone: Tone) -> str:
+        """The text in its tone, each line on its own, so that a line cut by a pager stays right."""
+        if not self.coloured or not tone.value or not text:
+            return text
+        start, end = f"\x1b[{tone.value}m", "\x1b[0m"
+        return "\n".join(start + line + end if line else "" for line in text.split("\n"))
+
+    def degrade(self, text: str) -> str:
+        """The text with what this encoding can't say replaced: ours by ASCII, the rest by `?`."""
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            ours = text.translate(DEGRADED)
+            return ours.encode(self.encoding, "replace").decode(self.encoding)
+        return text
+
+
+def terminal_of(environ: Mapping[str, str], *, tty: bool, encoding: str | None) -> Terminal:
+    """What the environment says of the terminal: NO_COLOR, TERM=dumb, or no terminal at all."""
+    moves = tty and environ.get("TERM", "dumb") not in ("", "dumb")
+    return Terminal(
+        coloured=moves and not environ.get("NO_COLOR"),
+        moves=moves,
+        encoding=encoding or "ascii",
+    )
