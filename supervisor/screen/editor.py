@@ -36,8 +36,12 @@ STOP_SECONDS = 2.0
 class Editor:
     """See lines.Lines for what each method promises."""
 
-    def __init__(self, draw: Callable[[], Fragments], output: Output, descriptor: int = 0) -> None:
+    def __init__(
+        self, draw: Callable[[], Fragments], output: Output, descriptor: int = 0, banner: str = ""
+    ) -> None:
         self._draw = draw
+        self._banner = banner
+        """A line that always stands below the prompt."""
         self._output = output
         self._descriptor = descriptor
         self._asks: SimpleQueue[str | None] = SimpleQueue()
@@ -52,12 +56,15 @@ class Editor:
         self._stopped = False
         self._typed = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._session: PromptSession[str] | None = None
-        self.shown = threading.Event()
+        self._shown = threading.Event()
         """Set when the first prompt is on the screen, or the thread has ended."""
         self._thread = threading.Thread(target=self._run, name="editor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait_until_shown(self, seconds: float) -> None:
+        self._shown.wait(seconds)
 
     def connect(self, deliver: Callable[[Outcome], None]) -> None:
         self._outbox.connect(deliver)
@@ -114,16 +121,19 @@ class Editor:
                 default = self._asks.get()
         finally:
             # Whatever ended this thread, nobody may wait for it.
-            self.shown.set()
+            self._shown.set()
             self._outbox.put(Leave())
 
     def _build(self) -> PromptSession[str]:
         session: PromptSession[str] = PromptSession(
-            message=self._draw, history=InMemoryHistory(), key_bindings=self._bindings()
+            message=self._draw,
+            history=InMemoryHistory(),
+            key_bindings=self._bindings(),
+            bottom_toolbar=self._banner or None,
         )
         session.app.ttimeoutlen = ESCAPE_SECONDS
         session.app.timeoutlen = CHORD_SECONDS
-        session.app.after_render += lambda _: self.shown.set()
+        session.app.after_render += lambda _: self._shown.set()
         return session
 
     def _ask_once(self, session: PromptSession[str], default: str) -> Outcome:

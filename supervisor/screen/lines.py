@@ -39,6 +39,10 @@ class Lines(Protocol):
     """An editor in a thread of its own.  It asks for the first line as soon as it is started."""
 
     def start(self) -> None: ...
+    def wait_until_shown(self, seconds: float) -> None:
+        """Return when the first prompt is on the screen, or after so many seconds."""
+        ...
+
     def connect(self, deliver: Callable[[Outcome], None]) -> None:
         """From now on each outcome is handed to `deliver`, in the editor's thread; earlier ones at once."""
         ...
@@ -117,6 +121,9 @@ class PlainLines:
 
     def start(self) -> None:
         self._thread.start()
+
+    def wait_until_shown(self, seconds: float) -> None:
+        """There is nothing to wait for."""
 
     def connect(self, deliver: Callable[[Outcome], None]) -> None:
         self._outbox.connect(deliver)

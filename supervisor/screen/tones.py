@@ -1,7 +1,7 @@
-"""Colours and characters, by meaning: what a terminal is able to show, and how less able ones degrade.
+"""Colours by meaning, and what a terminal is able to show.
 
-No text from outside is made harmless here: that is done once, where an event enters the view.  Standard
-library only, since the prompt is drawn before anything heavy is imported.
+No text from outside is made harmless here: that is done once, where an event enters the view.  What an
+encoding lacks is degraded by tty.Output.  Standard library only: the prompt needs it before anything heavy.
 """
 
 from collections.abc import Mapping
@@ -25,30 +25,12 @@ class Tone(Enum):
     REMOVED = "38;5;203"
 
 
-DEGRADED = str.maketrans(
-    {
-        "❯": ">",
-        "●": "*",
-        "✗": "x",
-        "·": "-",
-        "…": "...",
-        "█": "#",
-        "░": ".",
-        "│": "|",
-        "─": "-",
-        "→": "->",
-    }
-)
-"""Our own characters where the terminal's encoding lacks them."""
-
-
 @dataclass(frozen=True)
 class Terminal:
     """What can be shown.  `moves`: the cursor may be moved, so a status can be erased and text redrawn."""
 
     coloured: bool
     moves: bool
-    encoding: str = "utf-8"
 
     def paint(self, text: str, tone: Tone) -> str:
         """The text in its tone, each line on its own, so that a line cut by a pager stays right."""
@@ -57,21 +39,8 @@ class Terminal:
         start, end = f"\x1b[{tone.value}m", "\x1b[0m"
         return "\n".join(start + line + end if line else "" for line in text.split("\n"))
 
-    def degrade(self, text: str) -> str:
-        """The text with what this encoding can't say replaced: ours by ASCII, the rest by `?`."""
-        try:
-            text.encode(self.encoding)
-        except UnicodeEncodeError:
-            ours = text.translate(DEGRADED)
-            return ours.encode(self.encoding, "replace").decode(self.encoding)
-        return text
 
-
-def terminal_of(environ: Mapping[str, str], *, tty: bool, encoding: str | None) -> Terminal:
+def terminal_of(environ: Mapping[str, str], *, tty: bool) -> Terminal:
     """What the environment says of the terminal: NO_COLOR, TERM=dumb, or no terminal at all."""
     moves = tty and environ.get("TERM", "dumb") not in ("", "dumb")
-    return Terminal(
-        coloured=moves and not environ.get("NO_COLOR"),
-        moves=moves,
-        encoding=encoding or "ascii",
-    )
+    return Terminal(coloured=moves and not environ.get("NO_COLOR"), moves=moves)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from supervisor.screen.tones import Terminal
+from supervisor.harmless import for_stream
 
 LOCAL_FLAGS = 3
 CONTROL_CHARACTERS = 6
@@ -27,13 +27,13 @@ class Output:
     A terminal that is gone takes no more text: `gone` says so, and what is written is dropped.
     """
 
-    def __init__(self, descriptor: int, terminal: Terminal) -> None:
+    def __init__(self, descriptor: int, encoding: str) -> None:
         self._descriptor = descriptor
-        self._terminal = terminal
+        self._encoding = encoding
         self.gone = False
 
     def write(self, text: str) -> None:
-        left = memoryview(self._terminal.degrade(text).encode(self._terminal.encoding, "replace"))
+        left = memoryview(for_stream(text, self._encoding).encode(self._encoding, "replace"))
         while left and not self.gone:
             try:
                 left = left[os.write(self._descriptor, left) :]

@@ -28,10 +28,9 @@ from protocol.events import (
 )
 from supervisor.screen import calls
 from supervisor.screen.cells import crop
+from supervisor.screen.prompt import REHEARSAL
 from supervisor.screen.stream import OpenText, Size
 from supervisor.screen.tones import Terminal, Tone
-
-REHEARSAL = "REHEARSAL: a script plays the model's part"
 
 LEVELS = {"warning": Tone.WARNING, "error": Tone.BAD}
 """Tones of notices; all others are quiet."""
@@ -87,6 +86,10 @@ class View:
     def line(self, text: str, tone: Tone = Tone.QUIET) -> None:
         """A line of the program's own, made harmless like all others."""
         self._lines([self._terminal.paint(self._harmless(text), tone)])
+
+    def waits(self, what: str) -> None:
+        """A status line that is erased again; empty: nothing is waited for."""
+        self._set_status(what)
 
     def _lines(self, lines: list[str]) -> None:
         """Whole lines that are drawn already.  They never cut through a text that is still open."""
