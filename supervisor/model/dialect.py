@@ -34,6 +34,15 @@ DEEPSEEK = Dialect(
     options=(("thinking", {"type": "enabled"}), ("reasoning_effort", "high")),
 )
 
+DEEPSEEK_NOT_THINKING = Dialect(
+    name="deepseek", echo_reasoning=False, options=(("thinking", {"type": "disabled"}),)
+)
+
+
+def deepseek(*, thinking: bool) -> Dialect:
+    """The dialect of DeepSeek, with its thinking switched on or off by every request."""
+    return DEEPSEEK if thinking else DEEPSEEK_NOT_THINKING
+
 
 class _Function(Struct):
     name: str

@@ -62,6 +62,9 @@ class Rounds:
         self._tell = tell
         self._max_rounds = max_rounds
         self._ids: set[str] = set()
+        self._text: list[str] = []
+        self._call_began = False
+        self._written = 0.0
         self.start_turn(None)
 
     def start_turn(self, turn: int | None) -> None:
@@ -177,7 +180,7 @@ class Rounds:
         self._tell(ReplyRetried(why=why))
 
     def _forget_partial(self) -> None:
-        self._text: list[str] = []
+        self._text = []
         self._call_began = False
         self._written = 0.0
 
