@@ -161,6 +161,7 @@ def _rounds(
         request,
         chat,
         store.rounds,
+        store.texts,
         Budget(settings.budget),
         tell,
         settings.max_tool_rounds_per_turn,
