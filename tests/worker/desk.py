@@ -58,7 +58,7 @@ class Room:
         return path
 
 
-@pytest.fixture()
+@pytest.fixture
 def room(tmp_path: Path) -> Iterator[Room]:
     for name in ("workspace", "tmp", "output", "outside"):
         (tmp_path / name).mkdir()
