@@ -1,9 +1,10 @@
-import errno
 import os
+import resource
 import shutil
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from protocol.wire import Status
 from tests.worker.desk import Room
 from tests.worker.ordinary import as_ordinary_user
 from worker.call import Outcome, ToolError
-from worker.files import storing
+from worker.files.paths import Access, resolve
+from worker.files.storing import store
 from worker.tools import edit_file
 from worker.tools.write_file import run
 
@@ -45,19 +47,6 @@ def umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
-
-
-@pytest.fixture
-def ordinary_room() -> Iterator[Room]:
-    """A room that an ordinary user may go into and owns, also where the tests run as root."""
-    top = Path("/tmp") / f"polier-test-{os.getpid()}-{os.urandom(4).hex()}"
-    top.mkdir()
-    top.chmod(0o755)
-    for name in ("workspace", "tmp", "output", "outside"):
-        (top / name).mkdir()
-        (top / name).chmod(0o777)
-    yield Room(top / "workspace", top / "tmp", top / "output", top / "outside")
-    shutil.rmtree(top)
 
 
 @pytest.mark.usefixtures("umask")
@@ -194,48 +183,40 @@ def test_a_program_that_runs_is_replaced(room: Room) -> None:
         os.waitpid(running, 0)
 
 
+@contextmanager
+def no_room_above(size: int) -> Iterator[None]:
+    """No file of this process may grow above so many bytes: what a full disk does, from the kernel."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("content", ["a longer text than the old content\n", "0123456789"])
 def test_a_full_disk_leaves_the_old_content_and_nothing_beside_it(
-    room: Room, monkeypatch: pytest.MonkeyPatch, linked: bool
+    room: Room, linked: bool, content: str
 ) -> None:
     path = room.put("a", b"old content\n")
     names = ["a"]
     if linked:
         os.link(path, room.workspace / "b")
         names = ["a", "b"]
-    real, written = os.write, 0
-
-    def full(fd: int, data: memoryview) -> int:
-        nonlocal written
-        if written >= 4 and bytes(data[:3]) == b"new":
-            raise OSError(errno.ENOSPC, "full")
-        if bytes(data[:3]) == b"new":
-            written += 4
-            return real(fd, data[:4]) and 1
-        if written and bytes(data[:2]) == b"ew":
-            raise OSError(errno.ENOSPC, "full")
-        return real(fd, data)
-
-    monkeypatch.setattr(storing.os, "write", full)
-    assert "the disk is full" in refused(room, "a", "new content that is longer\n")
+    with no_room_above(6):
+        words = [refused(room, "a", content), refused(room, "c", content)]
+    assert words == ["a: file too large", "c: file too large"]
     assert path.read_bytes() == b"old content\n"
     assert sorted(os.listdir(room.workspace)) == names
-    assert "the disk is full" in refused(room, "c", "new content\n")
-    assert sorted(os.listdir(room.workspace)) == names
 
 
-def test_a_change_by_someone_else_in_between_is_not_overwritten(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_by_someone_else_in_between_is_not_overwritten(room: Room) -> None:
     path = room.put("a", b"old\n")
-    real = storing._open_for_writing
-
-    def meanwhile(place: storing.Place) -> int:
+    with resolve(room.desk.policy, "a", Access.WRITE) as place:
         path.write_bytes(b"by someone else\n")
-        return real(place)
-
-    monkeypatch.setattr(storing, "_open_for_writing", meanwhile)
-    assert "changed by someone else" in refused(room, "a", "mine\n")
+        with pytest.raises(ToolError, match="changed by someone else"):
+            store(place, b"mine\n", b"old\n")
     assert path.read_bytes() == b"by someone else\n"
 
 
