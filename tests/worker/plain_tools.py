@@ -57,10 +57,10 @@ def behave(word: str, argument: str, call: Call) -> str:
         case "!deaf":
             time.sleep(30)
         case "!garbage":
-            for fd in os.listdir("/proc/self/fd"):
+            for entry in os.listdir("/proc/self/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
-                        os.write(int(fd), b"Traceback (most recent call last)")
+                    if os.readlink(f"/proc/self/fd/{entry}").startswith("socket:"):
+                        os.write(int(entry), b"Traceback (most recent call last)")
             time.sleep(30)
         case "!about":
             return (
