@@ -34,6 +34,10 @@ class ToolError(Exception):
         self.status = status
 
 
+def _tell_nobody(job: str, line: str) -> None:
+    """A desk without a listener."""
+
+
 @dataclass
 class Desk:
     """What the calls of one worker share.  `cwd` is where the next command starts; `cd` moves it."""
@@ -44,6 +48,8 @@ class Desk:
     refuse_commands: str = ""
     """Why run_command is refused (no sandbox here); empty where it may run."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    tell_job_ended: Callable[[str, str], None] = _tell_nobody
+    """Called from a job's thread with its id and the words for wire.JobEnded, when it ended by itself."""
 
 
 @dataclass(frozen=True)

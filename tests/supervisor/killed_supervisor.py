@@ -13,7 +13,8 @@ from supervisor import machine
 from tests.supervisor.pool_play import Site, call
 
 
-async def main(root: str, *commands: str) -> None:
+async def main(*arguments: str) -> None:
+    root, *commands = arguments
     machine.harden()
     site = Site(Path(root))
     async with site.pool() as pool, trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Whichever process is killed, in whatever state: nothing that was started runs on, or the next run ends it."""
+"""Whichever process is killed, in whatever state: nothing runs on, or the next run ends it."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         while not all((tmp_path / "workspace" / name).exists() for name in "123"):
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        found = Run(*pids, f"{machine.MARKER}={pids[0]}:")
+        found = Run(pids[0], pids[1], pids[2], f"{machine.MARKER}={pids[0]}:")
         yield found
         process.kill()
     for line in carrying(found.mark):

@@ -154,7 +154,8 @@ def test_older_versions_are_asked_for_no_right_that_they_don_t_know() -> None:
 def confined(policy: SandboxPolicy, abi: int) -> str:
     """What `confine` says, asked in a process of its own."""
     code = (
-        "import sys, msgspec\nfrom protocol.policy import SandboxPolicy\nfrom worker.sandbox import landlock\n"
+        "import sys, msgspec\nfrom protocol.policy import SandboxPolicy\n"
+        "from worker.sandbox import landlock\n"
         "policy = msgspec.json.decode(sys.argv[1], type=SandboxPolicy)\n"
         "print(msgspec.json.encode(landlock.confine(policy, int(sys.argv[2]))).decode())"
     )
