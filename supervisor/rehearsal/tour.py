@@ -116,11 +116,7 @@ _CASES = (
     ),
     Case(
         "delegate",
-        (
-            Step(
-                text="Subagents are not part of this version yet, so nothing is delegated."
-            ),
-        ),
+        (Step(text="Subagents are not part of this version yet, so nothing is delegated."),),
     ),
     Case(
         "search",
