@@ -3,9 +3,11 @@
 Nothing else knows the concrete classes of pool, model and store together.
 """
 
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from os import environ
+from pathlib import Path
 from typing import assert_never
 
 import trio
@@ -18,7 +20,7 @@ from supervisor.exits import USAGE, StopError
 from supervisor.machine import end_strays
 from supervisor.masks import Masks
 from supervisor.model.chat import ChatModel
-from supervisor.model.dialect import DEEPSEEK
+from supervisor.model.dialect import deepseek
 from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
@@ -44,6 +46,7 @@ async def open_session(
     endpoint = Endpoint(base_url=settings.base_url, key=key)
     store = _open_store(settings, start)
     try:
+        tmp = _private_tmp(settings.home, store.id)
         async with open_client(endpoint) as http, trio.open_nursery() as nursery:
             resumed = store.loaded.seq > 0
             teller(
@@ -59,7 +62,7 @@ async def open_session(
                 teller(Notice(text=notice, level="warning"))
             store.transcript.session(
                 workspace=str(settings.workspace),
-                project=settings.project_key,
+                project=settings.project,
                 model=settings.model,
                 resumed=resumed,
             )
@@ -67,13 +70,9 @@ async def open_session(
             rounds = _rounds(settings, store, chat, teller)
             masks = Masks(key, known_shapes=settings.mask_transcript)
             listener = _PoolListener(teller)
-            policy = default_policy(
-                workspace=settings.workspace,
-                output=store.outputs.directory,
-                home=settings.home,
-                environ=environ,
-            )
-            async with open_pool(policy, settings.limits, store.outputs.open, listener) as pool:
+            policy = default_policy(settings.workspace, store.outputs.directory, tmp, environ, settings.home)
+            opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+            async with opening as pool:
                 session = Session(
                     store,
                     rounds,
@@ -89,6 +88,7 @@ async def open_session(
                 yield session
             nursery.cancel_scope.cancel()
     finally:
+        shutil.rmtree(settings.home / "tmp" / store.id, ignore_errors=True)
         store.close()
 
 
@@ -118,17 +118,25 @@ class _PoolListener:
             self.session.note(text)
 
 
+def _private_tmp(home: Path, id: str) -> Path:
+    """A new directory for what tools put into $TMPDIR, gone with the session."""
+    tmp = home / "tmp" / id
+    shutil.rmtree(tmp, ignore_errors=True)  # what a killed session left
+    tmp.mkdir(mode=0o700, parents=True)
+    return tmp
+
+
 def _open_store(settings: Settings, start: Start) -> OpenConversation:
     """The conversation that this session goes on with, or a new one."""
     match start:
         case New():
-            return conversations.create(settings.home, settings.workspace, settings.project_key)
+            return conversations.create(settings.home, settings.workspace, settings.project)
         case Resume(id):
             return conversations.open_conversation(settings.home, id)
         case Fork(id):
             return conversations.fork(settings.home, id)
         case Continue():
-            newest = conversations.newest(settings.home, settings.project_key)
+            newest = conversations.newest(settings.home, settings.project)
             if newest is None:
                 raise StopError(
                     "there is no conversation of this project to continue; start one with: agent", USAGE
@@ -140,7 +148,9 @@ def _open_store(settings: Settings, start: Start) -> OpenConversation:
 
 def _request(settings: Settings, system: str, *, tools: bool) -> Request:
     schemas = [schema(tool) for tool in TOOLS.values()] if tools else []
-    return Request(DEEPSEEK, settings.model, system, schemas, settings.max_output_tokens)
+    return Request(
+        deepseek(thinking=settings.thinking), settings.model, system, schemas, settings.max_output_tokens
+    )
 
 
 def _rounds(
@@ -151,6 +161,7 @@ def _rounds(
         request,
         chat,
         store.rounds,
+        store.texts,
         Budget(settings.budget),
         tell,
         settings.max_tool_rounds_per_turn,

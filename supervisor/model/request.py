@@ -48,8 +48,12 @@ class Request:
 
     def body(self, *, tools: bool = True, volatile: str = "") -> bytes:
         """The whole request.  `volatile`: a line of role user that belongs to this body alone."""
+        return bytes(self._bytes) + self.ending(tools=tools, volatile=volatile)
+
+    def ending(self, *, tools: bool = True, volatile: str = "") -> bytes:
+        """What stands behind the messages of that body."""
         line = b"," + encode_plain("user", volatile) if volatile else b""
-        return b"".join((self._bytes, line, self.tail(tools=tools)))
+        return line + self.tail(tools=tools)
 
     def tail(self, *, tools: bool = True) -> bytes:
         """What stands behind the messages; the same bytes in every request."""
@@ -58,10 +62,13 @@ class Request:
     def digest(self, *, tools: bool = True, volatile: str = "") -> str:
         """sha256 of the body with these arguments, in hexadecimal."""
         whole = self._hash.copy()
-        if volatile:
-            whole.update(b"," + encode_plain("user", volatile))
-        whole.update(self.tail(tools=tools))
+        whole.update(self.ending(tools=tools, volatile=volatile))
         return whole.hexdigest()
+
+    @property
+    def head(self) -> bytes:
+        """What stands before the conversation: the model's name and position 0."""
+        return bytes(self._bytes[: self._fixed])
 
     @property
     def size(self) -> int:
