@@ -14,6 +14,7 @@ from queue import SimpleQueue
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
@@ -126,7 +127,7 @@ class Editor:
 
     def _build(self) -> PromptSession[str]:
         session: PromptSession[str] = PromptSession(
-            message=self._draw,
+            message=lambda: FormattedText(self._draw()),
             history=InMemoryHistory(),
             key_bindings=self._bindings(),
             bottom_toolbar=self._banner or None,

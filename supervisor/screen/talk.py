@@ -16,6 +16,7 @@ import trio
 from protocol.conversation import User
 from protocol.events import StopReason
 from supervisor.exits import HUNG_UP, TERMINATED, StopError, first_stop
+from supervisor.model.errors import ModelError
 from supervisor.screen import report
 from supervisor.screen.lines import Leave, Line, Lines, Outcome
 from supervisor.screen.port import Open, Prepared, Talk
@@ -214,7 +215,7 @@ class Repl:
             try:
                 if await session.compact(focus) is None:
                     self._view.line("there is nothing to compact yet")
-            except (StopError, *self._prepared.failures) as failure:
+            except (StopError, ModelError) as failure:
                 self._view.line(str(failure), Tone.BAD)
             finally:
                 self._interrupt = None
