@@ -191,7 +191,7 @@ class Opener:
             tell(SandboxReady(rung="landlock", notes=("the network is not confined",)))
             yield session
             nursery.cancel_scope.cancel()
-        print("closed", session.id, file=sys.stderr)
+        tell(Notice(text=f"closed {session.id}"))
 
 
 @contextmanager
