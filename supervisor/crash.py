@@ -6,49 +6,38 @@ the shape of one.  Values of variables are left out: they could be anything.
 
 import os
 import platform
-import sys
 import tempfile
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
+from supervisor.exits import StopError
+from supervisor.masks import Masks
+from supervisor.settings import Flags, load, read_key
 from supervisor.version import VERSION
 
 
 def record(error: BaseException) -> str:
     """Write the file; the words that say where it lies, or why there is none."""
+    key, directory = _place()
+    head = f"polier {VERSION}, Python {platform.python_version()}, {platform.platform()}\n\n"
+    text = Masks(key, known_shapes=True).mask_all(head + "".join(traceback.format_exception(error)))
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     try:
-        path = _write(_text(error))
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkstemp makes the file 0600 whatever the umask
+        descriptor, name = tempfile.mkstemp(".txt", f"crash-{stamp}-", directory)
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
     except OSError as failure:
         return f"the details could not be written: {failure.strerror}"
-    return f"the details are in {path}"
+    return f"the details are in {name}"
 
 
-def _text(error: BaseException) -> str:
-    from supervisor.masks import Masks
-
-    head = f"polier {VERSION}, Python {platform.python_version()}, {platform.platform()}\n"
-    head += f"{datetime.now(UTC).isoformat(timespec='seconds')}, {len(sys.argv)} arguments\n\n"
-    text = head + "".join(traceback.format_exception(error))
-    return Masks(os.environ.get("DEEPSEEK_API_KEY"), known_shapes=True).mask(text)
-
-
-def _write(text: str) -> Path:
-    directory = _directory()
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    descriptor, name = tempfile.mkstemp(".txt", f"crash-{stamp}-", directory)  # 0600 whatever the umask
-    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
-    return Path(name)
-
-
-def _directory() -> Path:
-    """`crashes` in the state directory; the temporary directory where the state can't be written."""
-    from supervisor.settings import state_directory
-
+def _place() -> tuple[str | None, Path]:
+    """Our key, and `crashes` in the state directory; the temporary directory where no settings can be had."""
     try:
-        directory = state_directory(os.environ) / "crashes"
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.gettempdir())
-    return directory
+        settings = load(Flags(), os.environ, Path.cwd()).settings
+    except (StopError, OSError):
+        return os.environ.get("DEEPSEEK_API_KEY"), Path(tempfile.gettempdir())
+    return read_key(settings, os.environ), settings.home / "crashes"

@@ -51,16 +51,12 @@ from supervisor.exits import (
     first_stop,
 )
 from supervisor.flow import Stdout, read_stdin
-from supervisor.options import RunOptions
+from supervisor.options import NO_MODEL, RunOptions
 from supervisor.session.session import Session
 from supervisor.settings import Flags, Loaded, Settings, load, read_key
 from supervisor.streams import complain, encoded, report
 from supervisor.wiring import open_session
 
-NO_MODEL = (
-    "there is no model to talk to. Set DEEPSEEK_API_KEY, or name a compatible server with --base-url URL "
-    "(or AGENT_BASE_URL), or see how it works without one: agent rehearse"
-)
 CLOSING_SECONDS = 10.0
 """From the first reason to stop to giving up on an orderly end; a tool gets 2 s to leave, its worker 2."""
 

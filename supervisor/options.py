@@ -13,6 +13,11 @@ from math import isfinite
 
 from supervisor.exits import USAGE, StopError
 
+NO_MODEL = (
+    "there is no model to talk to. Set DEEPSEEK_API_KEY, or name a compatible server with --base-url URL "
+    "(or AGENT_BASE_URL), or see how it works without one: agent rehearse"
+)
+
 Value = str | float | int | bool | None
 Values = dict[str, Value]
 

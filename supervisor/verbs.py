@@ -12,7 +12,7 @@ from types import ModuleType
 
 from supervisor.exits import MODEL, StopError
 from supervisor.machine import harden, require_linux
-from supervisor.options import ReplOptions, RunOptions
+from supervisor.options import NO_MODEL, ReplOptions, RunOptions
 
 
 def run(options: RunOptions) -> int:
@@ -30,8 +30,6 @@ def repl(options: ReplOptions) -> int:
     if _has_model(options):
         return _run_repl(options)
     if not _at_terminal():
-        from supervisor.settings import NO_MODEL
-
         raise StopError(NO_MODEL, MODEL)
     return rehearse(check=False)
 
@@ -41,13 +39,18 @@ def rehearse(check: bool) -> int:
     _prepare()
     from supervisor.rehearsal import check as checking
     from supervisor.rehearsal import play as playing
+    from supervisor.rehearsal.stage import set_up
 
     _imported()
     if check:
         return checking.run()
-    with playing.stage() as stage:
+    with set_up() as stage:
         code = playing.run(stage)
         if code == 0 and _at_terminal():
+            playing.say_what_it_knows()
+            # From here on this process has the surroundings of the stage: no key, a state of its own.
+            os.environ.clear()
+            os.environ.update(stage.environment)
             code = _run_repl(
                 ReplOptions(workspace=str(stage.workspace), base_url=stage.base_url, rehearsal=True)
             )

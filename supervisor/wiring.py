@@ -3,13 +3,13 @@
 Nothing else knows the concrete classes of pool, model and store together.
 """
 
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from os import environ
+from pathlib import Path
 from typing import assert_never
-from urllib.parse import urlsplit
 
-import httpx
 import trio
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
@@ -19,8 +19,9 @@ from supervisor.context.system_prompt import system_prompt
 from supervisor.exits import USAGE, StopError
 from supervisor.machine import end_strays
 from supervisor.masks import Masks
-from supervisor.model.chat import ChatModel, Endpoint
-from supervisor.model.dialect import DEEPSEEK
+from supervisor.model.chat import ChatModel
+from supervisor.model.dialect import deepseek
+from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.pool.events import JobEnded, PoolEvent, WorkerDied, WorkerReady
@@ -35,8 +36,6 @@ from supervisor.settings import Settings
 from supervisor.store import conversations
 from supervisor.store.conversations import OpenConversation
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 @asynccontextmanager
 async def open_session(
@@ -44,9 +43,11 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """A session that is ready to play turns; workers start beside it.  Raises StopError."""
     teller = Teller(tell)
+    endpoint = Endpoint(base_url=settings.base_url, key=key)
     store = _open_store(settings, start)
     try:
-        async with _client(settings.base_url) as http, trio.open_nursery() as nursery:
+        tmp = _private_tmp(settings.home, store.id)
+        async with open_client(endpoint) as http, trio.open_nursery() as nursery:
             resumed = store.loaded.seq > 0
             teller(
                 SessionStarted(
@@ -61,21 +62,17 @@ async def open_session(
                 teller(Notice(text=notice, level="warning"))
             store.transcript.session(
                 workspace=str(settings.workspace),
-                project=settings.project_key,
+                project=settings.project,
                 model=settings.model,
                 resumed=resumed,
             )
-            chat = ChatModel(http, Endpoint(settings.base_url, key))
+            chat = ChatModel(http, endpoint)
             rounds = _rounds(settings, store, chat, teller)
             masks = Masks(key, known_shapes=settings.mask_transcript)
             listener = _PoolListener(teller)
-            policy = default_policy(
-                workspace=settings.workspace,
-                output=store.outputs.directory,
-                home=settings.home,
-                environ=environ,
-            )
-            async with open_pool(policy, settings.limits, store.outputs.open, listener) as pool:
+            policy = default_policy(settings.workspace, store.outputs.directory, tmp, environ, settings.home)
+            opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+            async with opening as pool:
                 session = Session(
                     store,
                     rounds,
@@ -91,6 +88,7 @@ async def open_session(
                 yield session
             nursery.cancel_scope.cancel()
     finally:
+        shutil.rmtree(settings.home / "tmp" / store.id, ignore_errors=True)
         store.close()
 
 
@@ -120,17 +118,25 @@ class _PoolListener:
             self.session.note(text)
 
 
+def _private_tmp(home: Path, id: str) -> Path:
+    """A new directory for what tools put into $TMPDIR, gone with the session."""
+    tmp = home / "tmp" / id
+    shutil.rmtree(tmp, ignore_errors=True)  # what a killed session left
+    tmp.mkdir(mode=0o700, parents=True)
+    return tmp
+
+
 def _open_store(settings: Settings, start: Start) -> OpenConversation:
     """The conversation that this session goes on with, or a new one."""
     match start:
         case New():
-            return conversations.create(settings.home, settings.workspace, settings.project_key)
+            return conversations.create(settings.home, settings.workspace, settings.project)
         case Resume(id):
             return conversations.open_conversation(settings.home, id)
         case Fork(id):
             return conversations.fork(settings.home, id)
         case Continue():
-            newest = conversations.newest(settings.home, settings.project_key)
+            newest = conversations.newest(settings.home, settings.project)
             if newest is None:
                 raise StopError(
                     "there is no conversation of this project to continue; start one with: agent", USAGE
@@ -140,17 +146,11 @@ def _open_store(settings: Settings, start: Start) -> OpenConversation:
             assert_never(start)
 
 
-def _client(base_url: str) -> httpx.AsyncClient:
-    """One client for the session.  Without TLS no certificates are read, which is a third of its cost."""
-    parts = urlsplit(base_url)
-    return httpx.AsyncClient(
-        verify=parts.scheme == "https", trust_env=parts.hostname not in LOOPBACK, follow_redirects=False
-    )
-
-
 def _request(settings: Settings, system: str, *, tools: bool) -> Request:
     schemas = [schema(tool) for tool in TOOLS.values()] if tools else []
-    return Request(DEEPSEEK, settings.model, system, schemas, settings.max_output_tokens)
+    return Request(
+        deepseek(thinking=settings.thinking), settings.model, system, schemas, settings.max_output_tokens
+    )
 
 
 def _rounds(
@@ -161,6 +161,7 @@ def _rounds(
         request,
         chat,
         store.rounds,
+        store.texts,
         Budget(settings.budget),
         tell,
         settings.max_tool_rounds_per_turn,

@@ -34,16 +34,24 @@ DEEPSEEK = Dialect(
     options=(("thinking", {"type": "enabled"}), ("reasoning_effort", "high")),
 )
 
+DEEPSEEK_NOT_THINKING = Dialect(
+    name="deepseek", echo_reasoning=False, options=(("thinking", {"type": "disabled"}),)
+)
+
+
+def deepseek(*, thinking: bool) -> Dialect:
+    """The dialect of DeepSeek, with its thinking switched on or off by every request."""
+    return DEEPSEEK if thinking else DEEPSEEK_NOT_THINKING
+
 
 class _Function(Struct):
     name: str
     arguments: str
 
 
-class _Call(Struct):
+class _Call(Struct, tag_field="type", tag="function"):
     id: str
     function: _Function
-    type: str = "function"
 
 
 class _Plain(Struct):
@@ -51,17 +59,15 @@ class _Plain(Struct):
     content: str
 
 
-class _Assistant(Struct, omit_defaults=True):
+class _Assistant(Struct, omit_defaults=True, tag_field="role", tag="assistant"):
     content: str
-    role: str = msgspec.field(default_factory=lambda: "assistant")
     reasoning_content: str | None = None
     tool_calls: list[_Call] = []
 
 
-class _Result(Struct):
+class _Result(Struct, tag_field="role", tag="tool"):
     tool_call_id: str
     content: str
-    role: str = "tool"
 
 
 _encoder = msgspec.json.Encoder()

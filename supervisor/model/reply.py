@@ -1,4 +1,4 @@
-"""From a completion to a reply of the conversation: ids made unique, arguments checked.  Pure but for the dice.
+"""From a completion to a reply: ids made unique, arguments checked.  Pure but for the dice.
 
 What is stored is sent again in every later request, and servers refuse a history that holds a repeated id,
 a name with odd characters or arguments that don't parse. So nothing unusable gets in: the model's own text
@@ -34,22 +34,24 @@ _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def to_reply(completion: Completion, used_ids: Collection[str]) -> Reply | None:
-    """The reply, or None where nothing was said (no call, no text).  `used_ids`: those of the conversation."""
+    """The reply, or None where nothing was said.  `used_ids`: the call ids of the conversation."""
     if completion.calls:
-        taken = set(used_ids)
+        taken: set[str] = set()
         last = len(completion.calls) - 1
         cut = completion.finish_reason == "length"
-        calls = tuple(_call(raw, taken, cut=cut and at == last) for at, raw in enumerate(completion.calls))
+        calls = tuple(
+            _call(raw, used_ids, taken, cut=cut and at == last) for at, raw in enumerate(completion.calls)
+        )
         return Calls(calls, completion.text, completion.reasoning)
     if not completion.text.strip():
         return None
     return Answer((Text(completion.text, MODEL),), completion.reasoning)
 
 
-def _call(raw: RawCall, taken: set[str], *, cut: bool) -> ToolCall:
+def _call(raw: RawCall, used_ids: Collection[str], taken: set[str], *, cut: bool) -> ToolCall:
     """The call, its id added to `taken`."""
     identity = raw.id if 0 < len(raw.id) <= ID_MAX and raw.id.isascii() and raw.id.isprintable() else ""
-    while not identity or identity in taken:
+    while not identity or identity in taken or identity in used_ids:
         identity = "call_" + "".join(secrets.choice(_ALNUM) for _ in range(24))
     taken.add(identity)
     name = _ODD.sub("_", raw.name)[:NAME_MAX]
@@ -59,9 +61,8 @@ def _call(raw: RawCall, taken: set[str], *, cut: bool) -> ToolCall:
     if fault:
         arguments = _kept(raw.arguments)
         fault = f"cut off at the output limit: {fault}" if cut else fault
-        problem = (
-            problem or f"the arguments were {fault}; the call was not run: send it again, whole and valid"
-        )
+        advice = "the call was not run: send it again, whole and valid"
+        problem = problem or f"the arguments were {fault}; {advice}"
     return ToolCall(identity, name or "unnamed", arguments, problem)
 
 
@@ -75,7 +76,7 @@ def _fault(arguments: str) -> str:
 
 
 def _place(arguments: str, why: str) -> str:
-    """The standard library names the place in characters; what it accepts (NaN, half a pair) msgspec names."""
+    """In words.  The standard library counts characters; what it accepts (NaN, half a pair) msgspec names."""
     try:
         json.loads(arguments)
     except json.JSONDecodeError as error:

@@ -62,7 +62,7 @@ class Events:
         return self._read(text[:end])
 
     def close(self) -> list[bytes]:
-        """The stream is over: the data of a last event without its blank line.  Raises OversizedEventError."""
+        """The stream is over: the data of a last event, without its blank line."""
         text = b"".join(self._held)
         self._held = []
         return self._read(text)

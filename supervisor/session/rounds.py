@@ -5,7 +5,6 @@ to the whole conversation but the bytes that go out.  The limit on rounds is kep
 rounds are used up, the last request offers no tools and carries a volatile line that is stored nowhere.
 """
 
-import time
 from collections.abc import Callable, Sequence
 
 import trio
@@ -21,11 +20,13 @@ from protocol.events import (
     Usage,
 )
 from supervisor.context.budget import Budget
-from supervisor.model.chat import ChatModel, Completion, Delta
+from supervisor.model.assembly import Completion, Delta
+from supervisor.model.chat import ChatModel
 from supervisor.model.errors import EmptyReplyError, ModelError
 from supervisor.model.reply import to_reply
 from supervisor.model.request import Request
 from supervisor.store.round_log import RoundLog, Sent, Settled
+from supervisor.store.texts import Texts
 
 WRAP_UP = (
     "[The program: this turn's limit of tool rounds is reached, and no tools are offered any more. "
@@ -44,6 +45,7 @@ class Rounds:
         request: Request,
         chat: ChatModel,
         log: RoundLog,
+        texts: Texts,
         budget: Budget,
         tell: Callable[[AnyEvent], None],
         max_rounds: int,
@@ -58,9 +60,13 @@ class Rounds:
         """Of this session."""
         self._chat = chat
         self._log = log
+        self._texts = texts
         self._tell = tell
         self._max_rounds = max_rounds
         self._ids: set[str] = set()
+        self._text: list[str] = []
+        self._call_began = False
+        self._written = 0.0
         self.start_turn(None)
 
     def start_turn(self, turn: int | None) -> None:
@@ -88,15 +94,14 @@ class Rounds:
         self.rounds += 1
         last = self.rounds > self._max_rounds
         volatile = WRAP_UP if last else ""
-        body = self.request.body(tools=not last, volatile=volatile)
         self._forget_partial()
         kind = "wrap-up" if last else "turn"
-        completion = await self.ask(body, self.request.digest(), kind, self._arrived)
+        completion = await self.ask(self.request, kind, self._arrived, tools=not last, volatile=volatile)
         if completion.usage is not None and not last:
             self.budget = self.budget.settled(self.request.size, completion.usage.prompt)
         reply = to_reply(completion, self._ids)
         if reply is None:
-            raise EmptyReplyError("the model said nothing, twice", url="")
+            raise EmptyReplyError("the model said nothing; ask again, or try another model")
         if last:
             self.wrapped_up = True
             reply = _closing(reply)
@@ -114,11 +119,20 @@ class Rounds:
         self._forget_partial()
         return reply
 
-    async def ask(self, body: bytes, digest: str, kind: str, on_delta: Callable[[Delta], None]) -> Completion:
+    async def ask(
+        self,
+        request: Request,
+        kind: str,
+        on_delta: Callable[[Delta], None],
+        *,
+        tools: bool = False,
+        volatile: str = "",
+    ) -> Completion:
         """One model call of any kind: numbered, logged as sent and as settled.  Raises ModelError."""
         self.number += 1
         self.asked += 1
         started = trio.current_time()
+        body = request.body(tools=tools, volatile=volatile)
         used = self.budget.used(len(body))
         turn = self._turn if kind != "compaction" else None
         self._log.sent(
@@ -126,11 +140,11 @@ class Rounds:
                 round=self.number,
                 turn=turn,
                 kind=kind,
-                body_sha256=digest,
+                body_sha256=request.digest(tools=tools, volatile=volatile),
                 bytes=len(body),
+                head=self._texts.put(request.head),
+                ending=self._texts.put(request.ending(tools=tools, volatile=volatile)),
                 estimate=used,
-                texts=self.request.texts,
-                time=time.time(),
             )
         )
         if kind != "compaction":
@@ -175,7 +189,7 @@ class Rounds:
         self._tell(ReplyRetried(why=why))
 
     def _forget_partial(self) -> None:
-        self._text: list[str] = []
+        self._text = []
         self._call_began = False
         self._written = 0.0
 

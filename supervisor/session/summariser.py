@@ -1,6 +1,5 @@
 """The summariser of a compaction: the same model in another role, with its own prompt and no tools."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 
 from protocol.conversation import Pair, User
@@ -21,9 +20,7 @@ class Summariser:
         """The summary of these pairs.  Raises ModelError, or StopError where it is empty."""
         request = self._new_request(compaction.SUMMARISER)
         request.append([User.says(compaction.request_text(pairs, focus))])
-        body = request.body(tools=False)
-        digest = hashlib.sha256(body).hexdigest()
-        completion = await self._rounds.ask(body, digest, "compaction", lambda _: None)
+        completion = await self._rounds.ask(request, "compaction", lambda _: None)
         summary = completion.text.strip()
         if not summary or completion.finish_reason == "length":
             raise StopError("the summary came back empty or cut; nothing was changed")

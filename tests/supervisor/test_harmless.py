@@ -85,7 +85,7 @@ def test_degraded_text_can_always_be_written(text: str, encoding: str) -> None:
 def test_a_process_in_a_narrow_locale_prints_without_an_error(encoding: str) -> None:
     program = (
         "import sys; from supervisor.harmless import for_stream, harmless;"
-        f"print(for_stream(harmless({ascii(LINES)} + chr(0xdce9)), sys.stdout.encoding))"
+        f"print(for_stream(harmless({LINES!a} + chr(0xdce9)), sys.stdout.encoding))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
