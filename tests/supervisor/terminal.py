@@ -10,7 +10,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,17 @@ DEADLINE = 20.0
 
 TAKE_TERMINAL = 'exec "$@" 0<>"$0" 1>&0 2>&0'
 """A session's leader that opens a terminal gets it as its controlling one, as a login shell does."""
+
+
+class AnsweringScreen(pyte.Screen):
+    """A screen that answers what a program asks it, where the cursor is for instance."""
+
+    def __init__(self, columns: int, rows: int, answer: Callable[[str], None]) -> None:
+        super().__init__(columns, rows)
+        self.answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        self.answer(data)
 
 
 class Terminal:
@@ -34,13 +45,12 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
     ) -> None:
-        self.screen = pyte.Screen(columns, rows)
+        self.screen = AnsweringScreen(columns, rows, self._answer)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(self.slave)
-        self.screen.write_process_input = self._answer
         merged = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": None, **(environ or {})}
         self.process = subprocess.Popen(
             ["sh", "-c", TAKE_TERMINAL, os.ttyname(self.slave), sys.executable, "-m", module, *arguments],

@@ -101,9 +101,7 @@ def test_a_call_that_begins_makes_the_open_text_narration() -> None:
     assert watched.colours()[0] == GREY
 
 
-@pytest.mark.parametrize(
-    "words", ["x" * 40, "x" * 41, "漢" * 20, "漢" * 21, "a" + "漢" * 20, "a\n\n\nb", "\tx\n"]
-)
+@pytest.mark.parametrize("words", ["x" * 40, "x" * 41, "漢" * 20, "漢" * 21, "a\n\n\nb", "\tx\n"])
 def test_redrawing_leaves_exactly_the_text(words: str) -> None:
     plain = Watched(moves=False, coloured=False).tell(text(words), reply("answer")).lines()
     assert Watched().tell(text("before"), reply("answer"), text(words), reply("answer")).lines() == [
@@ -139,12 +137,10 @@ def test_another_try_replaces_what_was_shown() -> None:
 
 
 def test_what_can_not_be_erased_is_said_to_be_replaced() -> None:
-    watched = Watched().tell(text("lost\n" * 30), ReplyRetried(why="it broke"))
-    assert "the text above is replaced;" in watched.lines()[-1]
-    plain = Watched(coloured=False, moves=False).tell(text("lost"), ReplyRetried(why="it broke"))
-    assert plain.lines() == ["lost", "the text above is replaced; asking aga", "in: it broke"] or (
-        plain.lines()[0] == "lost" and "replaced" in plain.lines()[1]
-    )
+    watched = Watched(columns=80).tell(text("lost\n" * 30), ReplyRetried(why="it broke"))
+    assert watched.lines() == ["the text above is replaced; asking again: it broke"]
+    plain = Watched(columns=80, coloured=False, moves=False).tell(text("lost"), ReplyRetried(why="it broke"))
+    assert plain.lines() == ["lost", "the text above is replaced; asking again: it broke"]
     assert Watched().tell(ReplyRetried(why="busy")).lines() == ["asking again: busy"]
 
 
@@ -158,10 +154,7 @@ def test_thinking_is_a_status_that_leaves_no_trace() -> None:
 
 def test_a_running_command_shows_its_last_line_and_nothing_stays_of_it() -> None:
     watched = Watched().tell(call(), ToolOutputDelta(call_id="1", text="10%\r50%\ncompiling \x1b[31mb.c\n"))
-    assert (
-        watched.lines() == ["run_command make … compiling ^[[31mb.…"]
-        or "compiling ^[[31m" in watched.lines()[0]
-    )
+    assert watched.lines() == ["run_command make … compiling ^[[31mb.c"]
     watched.tell(ToolOutputDelta(call_id="1", text="\n"), ToolOutputDelta(call_id="?", text="x"), result())
     assert watched.lines() == ["● run_command make · exit 0"]
 
