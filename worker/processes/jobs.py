@@ -147,6 +147,7 @@ class Job:
         with self._desk.lock:
             if self._shell.process.returncode is None and self._shell.ended():
                 self.how = verdict(self._shell.reap()).words
+                self._shell.place()  # removes the file: a job moves nobody
                 self._desk.shells.discard(self._shell.pid)
             tree.reap_adopted(self._desk.shells)
 

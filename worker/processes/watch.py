@@ -18,7 +18,7 @@ from typing import Protocol
 from worker.processes import tree
 from worker.processes.shell import Shell
 
-TICK = 0.05
+TICK = 0.02
 """Seconds: how late a cancel may be noticed."""
 
 SETTLE_SECONDS = 0.15
@@ -120,7 +120,7 @@ def settle(pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]]) -> l
 
 
 def end(
-    shell: Shell | None, pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]], grace: float
+    shell: Shell, pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]], grace: float
 ) -> list[tree.Process]:
     """SIGTERM to all of it, `grace` seconds later SIGKILL.  Output goes on meanwhile.  What resisted."""
 
@@ -134,10 +134,10 @@ def end(
             pipe.wait(sink, 0.01)
         return True
 
-    _signal_group(shell, signal.SIGTERM)
+    group = _signal_group(shell, signal.SIGTERM)
     first = alive()
     # One signal each: a program's own clean-up shall not run twice.
-    tree.send((one for one in first if shell is None or one.group != shell.pid), signal.SIGTERM)
+    tree.send((one for one in first if one.group != group), signal.SIGTERM)
     tree.send(first, signal.SIGCONT)
     if not until_gone(grace):
         _signal_group(shell, signal.SIGKILL)
@@ -146,7 +146,9 @@ def end(
     return alive()
 
 
-def _signal_group(shell: Shell | None, number: signal.Signals) -> None:
-    """The group is the shell's own as long as the shell is not reaped."""
-    if shell is not None and shell.process.returncode is None:
-        os.killpg(shell.pid, number)
+def _signal_group(shell: Shell, number: signal.Signals) -> int:
+    """Signal the shell's group while it is the shell's own.  The group; 0 once the shell is reaped."""
+    if shell.process.returncode is not None:
+        return 0
+    os.killpg(shell.pid, number)
+    return shell.pid

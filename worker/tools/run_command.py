@@ -222,8 +222,10 @@ class _Foreground:
             lines.append(text.removesuffix("\n"))
         lines += self.capture.notes()
         background = job.lines() if job is not None else ()
-        if background:
+        if job is not None:
             lines += ["[still running, see `jobs`:]", *background]
+            if job.file:
+                lines.append(f"[{whereabouts(job.file)}]")
         status, words, brief = self._ended(ending, code)
         if code != 0 or ending is not Ending.EXITED:
             lines.append(words)
@@ -242,8 +244,8 @@ class _Foreground:
                 said = verdict(0 if code is None else code)
                 return (Status.FAILED if said.killed else Status.DONE), said.words, said.brief
             case Ending.TIMED_OUT:
-                words = f"timed out after {self.seconds:.1f} s; it and all that it started was ended"
+                words = f"timed out after {self.seconds:.1f} s; it and all that it started were ended"
                 return Status.TIMED_OUT, words, "timed out"
             case Ending.CANCELLED:
-                words = f"cancelled after {self.seconds:.1f} s; it and all that it started was ended"
+                words = f"cancelled after {self.seconds:.1f} s; it and all that it started were ended"
                 return Status.CANCELLED, words, "cancelled"
