@@ -53,17 +53,21 @@ def look(pid: int) -> Process | None:
 
 
 def below(root: int) -> list[Process]:
-    """All descendants of a process, parents first."""
+    """All descendants of a subreaper, parents first.
+
+    Its own children are read again until there is no new one: a process whose parent dies during the walk
+    turns up there.
+    """
     found: list[Process] = []
     seen = {root}
-    waiting = [root]
-    while waiting:
-        for pid in _children(waiting.pop()):
+    while waiting := [pid for pid in _children(root) if pid not in seen]:
+        while waiting:
+            pid = waiting.pop()
             process = None if pid in seen else look(pid)
+            seen.add(pid)
             if process is not None:
-                seen.add(pid)
                 found.append(process)
-                waiting.append(pid)
+                waiting += _children(pid)
     return found
 
 

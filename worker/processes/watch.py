@@ -124,30 +124,39 @@ def end(
 ) -> list[tree.Process]:
     """SIGTERM to all of it, `grace` seconds later SIGKILL.  Output goes on meanwhile.  What resisted."""
 
-    def until_gone(seconds: float, again: signal.Signals | None = None) -> bool:
+    def until_gone(seconds: float) -> bool:
         until = time.monotonic() + seconds
         while left := alive():
             if time.monotonic() >= until:
                 return False
-            if again is not None:
-                tree.send(left, again)
+            if killing:
+                tree.send(left, signal.SIGKILL)
+            else:
+                terminate(left)
             pipe.wait(sink, 0.01)
         return True
 
-    group = _signal_group(shell, signal.SIGTERM)
+    def terminate(processes: list[tree.Process], reached: int = 0) -> None:
+        # One signal each: a program's own clean-up shall not run twice.
+        fresh = [one for one in processes if (one.pid, one.start) not in told]
+        tree.send((one for one in fresh if one.group != reached), signal.SIGTERM)
+        tree.send(fresh, signal.SIGCONT)
+        told.update((one.pid, one.start) for one in fresh)
+
+    killing = False
+    told: set[tuple[int, int]] = set()
     first = alive()
-    # One signal each: a program's own clean-up shall not run twice.
-    tree.send((one for one in first if one.group != group), signal.SIGTERM)
-    tree.send(first, signal.SIGCONT)
+    terminate(first, reached=_signal_group(shell, signal.SIGTERM))
     if not until_gone(grace):
+        killing = True
         _signal_group(shell, signal.SIGKILL)
-        until_gone(KILL_SECONDS, again=signal.SIGKILL)
+        until_gone(KILL_SECONDS)
     pipe.drain(sink, time.monotonic() + SETTLE_SECONDS)
     return alive()
 
 
 def _signal_group(shell: Shell, number: signal.Signals) -> int:
-    """Signal the shell's group while it is the shell's own.  The group; 0 once the shell is reaped."""
+    """Signal the shell's group while it is the shell's own.  The group that was reached, 0 for none."""
     if shell.process.returncode is not None:
         return 0
     os.killpg(shell.pid, number)
