@@ -49,7 +49,7 @@ def _line_numbers(text: str, old: str) -> str | None:
     bare = _NUMBERED.sub("", old)
     if bare == old or bare not in text:
         return None
-    return f"leave out the line numbers that read_file puts in front; without them it stands in {_at(text, bare)}"
+    return f"leave out the line numbers of read_file; without them it stands in {_at(text, bare)}"
 
 
 def _escapes(text: str, old: str) -> str | None:
@@ -61,11 +61,11 @@ def _escapes(text: str, old: str) -> str | None:
 
 def _blanks(text: str, old: str) -> str | None:
     """The same lines, but for blanks at their start, their end, or in between."""
-    wanted = [line.split() for line in old.strip("\n").split("\n")]
+    wanted = [_words(line) for line in old.strip("\n").split("\n")]
     if not any(wanted):
         return None
     lines = text.split("\n")
-    words = [line.split() for line in lines]
+    words = [_words(line) for line in lines]
     size = len(wanted)
     first = wanted[0]
     found = [i for i in range(len(lines) - size + 1) if words[i] == first and words[i : i + size] == wanted]
@@ -173,6 +173,11 @@ def _first_difference(lines: list[str], given: list[str]) -> str | None:
         f"it matches from line {best + 1} on, but line {best + length + 1} is {_quote(there)} "
         f"where `old` has {_quote(given[length])}"
     )
+
+
+def _words(line: str) -> list[str]:
+    """What stands between tabs and plain spaces; other blanks are typography."""
+    return [word for word in line.replace("\t", " ").split(" ") if word]
 
 
 def _indent(line: str) -> str:

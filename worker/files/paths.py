@@ -106,7 +106,7 @@ def shown_path(policy: SandboxPolicy, real: bytes) -> str:
     if within is not None:
         return shown(within or b".")
     if policy.output and (within := _beneath(real, os.fsencode(policy.output))) is not None:
-        return shown(_joined(_MOUNT, within))
+        return shown(_joined(_MOUNT, within) if within else _MOUNT)
     return shown(real)
 
 

@@ -9,6 +9,7 @@ import re
 import threading
 from dataclasses import dataclass, field
 
+from worker.files.cancelled import go_on
 from worker.files.encodings import BOM, line_ends
 
 _CHUNK = 256 * 1024
@@ -17,10 +18,6 @@ _COUNT_MAX = 16 * 1024 * 1024
 _NULS = re.compile(rb"\0+")
 _CONTINUATION_MAX = 3
 """Bytes of a UTF-8 character after its first."""
-
-
-class CancelledError(Exception):
-    """The call was cancelled while the file was read."""
 
 
 @dataclass
@@ -107,8 +104,7 @@ class _Reader:
         return counted + (last != b"\n")
 
     def fill(self) -> bool:
-        if self._cancelled.is_set():
-            raise CancelledError
+        go_on(self._cancelled)
         self._chunk = os.read(self._fd, _CHUNK)
         self._at = 0
         return bool(self._chunk)

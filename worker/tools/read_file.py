@@ -6,11 +6,12 @@ from protocol.display import Display
 from protocol.tools.read_file import ReadFile
 from protocol.wire import Status
 from worker.call import Call, Outcome, ToolError
+from worker.files.cancelled import CancelledError
 from worker.files.encodings import BOM, HEAD, binary
 from worker.files.paths import Access, in_words, resolve
 from worker.files.regular import open_regular
 from worker.files.results import CLOSING, closed, counted, preview
-from worker.files.slices import CancelledError, Slice, by_bytes, by_lines
+from worker.files.slices import Slice, by_bytes, by_lines
 
 
 def run(arguments: ReadFile, call: Call) -> Outcome:
