@@ -121,6 +121,15 @@ def test_edits_apply_in_order_on_what_the_ones_before_left() -> None:
         edited(b"one two\n", ("one", "1"), ("one two", "x"))
 
 
+def test_backslashes_and_dollars_are_plain_text() -> None:
+    assert edited(b"a (b) c\r\n", ("(b)", r"\1 \g<0> $& \\n")) == rb"a \1 \g<0> $& \\n c" + b"\r\n"
+    assert edited(b"a.c\r\nabc\r\n", ("a.c\n", "x\\\n")) == b"x\\\r\nabc\r\n"
+
+
+def test_a_wide_file_is_named_when_nothing_is_found() -> None:
+    assert "UTF-16" in refused("größe".encode("utf-16"), "größe")
+
+
 def test_half_a_character_is_refused() -> None:
     assert "U+D800" in refused(b"abc", "abc", "\ud800")
 
@@ -149,6 +158,8 @@ MAKEFILE = b"all:\n\t@echo one\n\t@echo two\n"
         (b"if x:\n    pass\n", "if x:\n  pass", ["by 4 characters, `old` by 2"]),
         (b"a = 1  \nb\n", "a = 1\nb", ["blanks at the end"]),
         (b"a  = 1\n", "a = 1", ["within the line"]),
+        (b"a\nline3", "line3\n", ["ends in a line break, but the file ends without one"]),
+        (b"a\nb\nc\n", "\nb\n\n", ["blank lines around it", "line 2"]),
         (b"Hello World\n", "hello world", ["upper and lower case", "Line 1"]),
         (b"one two\nthree four\n", "one two three four", ["broken at other places", "line 1"]),
         (b"a\nfoo\nbar\n", "     2\tfoo\n     3\tbar", ["line numbers", "line 2"]),

@@ -125,6 +125,31 @@ def test_a_long_line_among_others_lets_the_next_ones_be_read(room: Room) -> None
     )
 
 
+@pytest.mark.parametrize("data", [b"\xe9" * 50_000, b"a\0" * 50_000, "\U0001f600".encode() * 20_000])
+def test_the_cap_holds_for_bytes_that_are_shown_longer_than_they_are(room: Room, data: bytes) -> None:
+    cap = room.desk.limits.result_cap_bytes
+    room.put("a", b"text\n" * 2000 + data)
+    first = read(room, "a", 2001).text
+    assert cap // 2 < len(first.encode()) <= cap
+    assert cap // 2 < len(read(room, "a", byte=10_000).text.encode()) <= cap
+    assert len(read(room, "a").text.encode()) <= cap
+
+
+@pytest.mark.parametrize("cap", [100, 500, 3000])
+def test_a_small_cap_holds_too(room: Room, cap: int) -> None:
+    room.change(limits=Limits(result_cap_bytes=cap))
+    room.put("a", b"some line\r\n" * 1000 + b"r\xe9")
+    assert len(read(room, "a", 995).text.encode()) <= cap
+    assert "995\tsome line" in read(room, "a", 995).text
+
+
+def test_a_long_line_is_left_for_the_next_call_where_little_room_is_left(room: Room) -> None:
+    room.change(limits=Limits(result_cap_bytes=4000))
+    room.put("a", b"x" * 2500 + b"\n" + b"y" * 2500 + b"\nend\n")
+    assert "go on with offset=2" in read(room, "a").text
+    assert "y" not in read(room, "a").text
+
+
 def test_memory_stays_flat_on_a_huge_sparse_file(room: Room) -> None:
     path = room.put("sparse", b"first line\n" * 1000)
     os.truncate(path, 500_000_000)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.policy import Limits
+from protocol.policy import OUTPUT_MOUNT, Limits
 from protocol.tools.search import Search
 from protocol.wire import Status
 from tests.worker.desk import Room
@@ -214,6 +214,22 @@ def test_a_program_that_may_not_run_leaves_the_plain_way(room: Room, monkeypatch
     assert run(Search("needle"), room.call).text == "a:1:needle"
     room.put("rg", b"not a program").chmod(0o755)
     assert run(Search("needle"), room.call).text == "a:1:needle"
+
+
+def test_a_whole_output_is_searched_under_the_name_that_results_give(room: Room, find: Find) -> None:
+    (room.output / "c1.txt").write_bytes(b"needle\n")
+    assert find("needle", OUTPUT_MOUNT).text == f"{OUTPUT_MOUNT}/c1.txt:1:needle"
+    assert find("needle", f"{OUTPUT_MOUNT}/c1.txt").text == f"{OUTPUT_MOUNT}/c1.txt:1:needle"
+
+
+def test_a_message_that_is_too_long_is_dropped_and_counted() -> None:
+    splitter = ripgrep._Splitter(most=10)
+    assert splitter.feed(b"one\ntw") == [b"one"]
+    assert splitter.feed(b"o\nmuch too ") == [b"two"]
+    assert splitter.feed(b"long to be") == []
+    assert splitter.feed(b" kept") == []
+    assert splitter.feed(b"!\nthree\n") == [b"three"]
+    assert splitter.dropped == 1
 
 
 def test_a_missing_path_is_named(room: Room, find: Find) -> None:

@@ -91,12 +91,17 @@ def _encoded(text: str) -> bytes:
 
 def _find(body: bytes, old: bytes) -> list[tuple[int, int]]:
     """Where `old` stands, from and to, without overlaps."""
-    if b"\r" in old and old in body:
-        pattern = re.compile(re.escape(old))
-    else:
-        lines = old.replace(b"\r\n", b"\n").split(b"\n")
-        pattern = re.compile(rb"\r?\n".join(map(re.escape, lines)))
-    return [found.span() for found in pattern.finditer(body)]
+    exact = b"\r" in old and old in body
+    wanted = old if exact else old.replace(b"\r\n", b"\n")
+    if not exact and b"\n" in wanted and b"\r\n" in body:
+        pattern = re.compile(rb"\r?\n".join(map(re.escape, wanted.split(b"\n"))))
+        return [found.span() for found in pattern.finditer(body)]
+    spans: list[tuple[int, int]] = []
+    at = body.find(wanted)
+    while at >= 0:
+        spans.append((at, at + len(wanted)))
+        at = body.find(wanted, at + len(wanted))
+    return spans
 
 
 def _replaced(

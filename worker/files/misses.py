@@ -36,13 +36,23 @@ def explain(text: str, old: str) -> str:
     if not text:
         return "`old` was not found: the file is empty"
     causes: tuple[Callable[[str, str], str | None], ...] = (
-        _line_numbers, _escapes, _blanks, _typography, _normal_forms, _case, _line_breaks, _nearest,
+        _around, _line_numbers, _escapes, _blanks, _typography, _normal_forms, _case, _line_breaks, _nearest,
     )  # fmt: skip
     for cause in causes:
         words = cause(text, old)
         if words:
             return f"`old` was not found: {words}"
     return "`old` was not found, and no line comes near it; read the file again"
+
+
+def _around(text: str, old: str) -> str | None:
+    """The text itself is there, but not the line breaks around it."""
+    bare = old.strip("\n")
+    if not bare or bare not in text:
+        return None
+    if old.endswith("\n") and text.endswith(bare):
+        return "it ends in a line break, but the file ends without one"
+    return f"the blank lines around it are not in the file; without them it stands in {_at(text, bare)}"
 
 
 def _line_numbers(text: str, old: str) -> str | None:

@@ -25,7 +25,7 @@ from worker.files.walking import Top, Unread
 
 _OPTIONS = (
     "--json", "--no-config", "--hidden", "--glob=!.git", "--no-require-git", "--no-ignore-global",
-    "--no-ignore-exclude", "--no-ignore-dot", "--sort=path", "--no-follow", "--no-mmap",
+    "--no-ignore-exclude", "--no-ignore-dot", "--sort=path", "--no-follow", "--no-mmap", "--no-ignore-messages",
 )  # fmt: skip
 _SIMPLE_GLOB = re.compile(r"[\w.*-]+")
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -33,9 +33,7 @@ _MESSAGE_MAX = 64 * 1024 * 1024
 _STDERR_MAX = 64 * 1024
 _LOOK_SECONDS = 0.05
 _MATCH = b'{"type":"match"'
-_UNREADABLE = re.compile(rb"rg: \./(.*): (.*) \(os error \d+\)")
-_FAILED = 2
-"""Its exit code for an error, also where only some files could not be read."""
+_UNREADABLE = re.compile(rb"rg: \./(.*?)(?:: IO error for operation on .*)?: (.*) \(os error \d+\)")
 _CHUNK = 256 * 1024
 
 
@@ -173,7 +171,7 @@ class _Run:
 
 
 def _matches(run: _Run, prefix: bytes, hunt: Hunt) -> Generator[Match, None, None]:
-    path, passed_over = b"", False
+    path, passed_over, whole = b"", False, False
     for line in run.messages(hunt.cancelled):
         if passed_over and line.startswith(_MATCH):
             continue
@@ -186,19 +184,19 @@ def _matches(run: _Run, prefix: bytes, hunt: Hunt) -> Generator[Match, None, Non
             text = message.data.lines.raw().removesuffix(b"\n").removesuffix(b"\r")
             first = data.submatches[0] if data.submatches else _Span(0, 0)
             yield Match(path, data.line_number or 0, text, first.start, first.end)
+        whole = whole or message.type == "summary"
     _complain(run, prefix, hunt.unread)
+    if not whole:
+        code, said = run.process.wait(), run.errors.decode("utf-8", "replace").strip()
+        raise PatternError(f"the search failed: {said.removeprefix('rg: ') or f'ripgrep ended by {code}'}")
 
 
 def _complain(run: _Run, prefix: bytes, unread: Unread) -> None:
-    """What ripgrep said on its error output: files that it could not read, or that the pattern is none."""
-    errors = bytes(run.errors)
-    for line in errors.split(b"\n"):
+    """What ripgrep said on its error output: files that it could not read."""
+    for line in bytes(run.errors).split(b"\n"):
         found = _UNREADABLE.fullmatch(line)
         if found is not None:
             path, why = found.groups()
             unread.paths.append((prefix + path, why.decode("utf-8", "replace").lower()))
     if run.dropped:
         unread.paths.append((prefix or b".", f"{run.dropped} lines are too long"))
-    if run.process.wait() == _FAILED and not unread.paths:
-        said = errors.decode("utf-8", "replace").strip().removeprefix("rg: ")
-        raise PatternError(f"the search failed: {said}")

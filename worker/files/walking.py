@@ -15,7 +15,7 @@ from worker.call import ToolError
 from worker.files.cancelled import go_on
 from worker.files.ignoring import Rules, ignored, with_rules_of
 from worker.files.names import shown
-from worker.files.paths import Access, Place, in_words, resolve
+from worker.files.paths import Access, Place, in_words, named, resolve
 from worker.files.regular import kind
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -92,13 +92,13 @@ def open_top(policy: SandboxPolicy, place: Place) -> Top:
         raise ToolError(f"{place.shown} is {kind(place.status.st_mode)}, not a directory")
     with in_words(place.shown):
         fd = os.open(place.name, _OPEN, dir_fd=place.parent)
-    workspace = os.fsencode(policy.workspace)
-    if place.real == workspace:
+    name = named(policy, place.real)
+    if name == b".":
         return Top(fd, b"", None)
-    if not place.real.startswith(workspace + b"/"):
-        return Top(fd, place.real.rstrip(b"/") + b"/", None)
-    prefix = place.real[len(workspace) + 1 :] + b"/"
-    return Top(fd, prefix, _inherited(policy, workspace, prefix))
+    prefix = name.rstrip(b"/") + b"/"
+    if name.startswith(b"/"):
+        return Top(fd, prefix, None)
+    return Top(fd, prefix, _inherited(policy, os.fsencode(policy.workspace), prefix))
 
 
 def walk(top: Top, unread: Unread, cancelled: threading.Event) -> Iterator[Entry]:
@@ -115,7 +115,7 @@ def walk(top: Top, unread: Unread, cancelled: threading.Event) -> Iterator[Entry
             name, mode = found
             path = level.path + name
             directory = stat.S_ISDIR(mode)
-            if (directory and name == b".git") or ignored(level.rules, path, directory=directory):
+            if name == b".git" or ignored(level.rules, path, directory=directory):
                 continue
             if not directory:
                 yield Entry(path, level.fd, name, mode)

@@ -52,7 +52,7 @@ def _listed(arguments: ListFiles, call: Call, top: Top) -> Outcome:
     notes = _notes(len(taken.lines), seen, left_out, unread)
     if status is Status.CANCELLED:
         notes.append("cancelled before the end")
-    text = closed(taken.lines, notes)
+    text = closed(taken.lines, notes, call.desk.limits.result_cap_bytes)
     total = f"{len(taken.lines)} of " if left_out else ""
     return Outcome(text, Display(f"listed {total}{counted(seen, 'file')}", preview(text)), status)
 

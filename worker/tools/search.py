@@ -14,7 +14,7 @@ from worker.files.cancelled import CancelledError
 from worker.files.encodings import HEAD, binary
 from worker.files.findings import Hunt, Match, PatternError, row
 from worker.files.globs import GlobError, matcher
-from worker.files.paths import Access, Place, in_words, resolve
+from worker.files.paths import Access, Place, in_words, named, resolve
 from worker.files.regular import open_regular
 from worker.files.results import Lines, closed, counted, preview
 from worker.files.walking import Unread, open_top
@@ -69,10 +69,10 @@ def _in_file(rg: str | None, hunt: Hunt, fd: int, place: Place, call: Call) -> G
     problem = binary(os.pread(fd, HEAD, 0))
     if problem is not None:
         raise ToolError(f"{place.shown}: {problem}; it was not searched")
-    named = place.real.removeprefix(os.fsencode(call.desk.policy.workspace) + b"/")
+    name = named(call.desk.policy, place.real)
     if rg is None:
-        return plain_search.search_file(fd, named, hunt)
-    return ripgrep.search_file(rg, fd, named, hunt)
+        return plain_search.search_file(fd, name, hunt)
+    return ripgrep.search_file(rg, fd, name, hunt)
 
 
 def _collected(found: Generator[Match, None, None], hunt: Hunt, arguments: Search, call: Call) -> Outcome:
@@ -95,7 +95,7 @@ def _collected(found: Generator[Match, None, None], hunt: Hunt, arguments: Searc
         notes.append("cancelled before the end")
     if not taken.lines and not notes:
         notes.append("no matches in what could be read" if hunt.unread.paths else "no matches")
-    text = closed(taken.lines, notes + hunt.unread.note())
+    text = closed(taken.lines, notes + hunt.unread.note(), call.desk.limits.result_cap_bytes)
     count = counted(len(taken.lines), "matching line")
     where = f" in {counted(len(paths), 'file')}" if paths else ""
     return Outcome(text, Display(f"{count}{where}", preview(text)), status)
