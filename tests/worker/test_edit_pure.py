@@ -165,6 +165,8 @@ MAKEFILE = b"all:\n\t@echo one\n\t@echo two\n"
         (b"a\nfoo\nbar\n", "     2\tfoo\n     3\tbar", ["line numbers", "line 2"]),
         (b'say "hi"\n', 'say \\"hi\\"', ["backslash", "line 1"]),
         (b"def f():\n    x = 1\n    y = 2\n", "def f():\n    x = 1\n    z = 2", ["line 3", "y = 2", "z = 2"]),
+        (b"a\nb\nc\na\nx\n", "a\nb\nd", ["from line 1 on, but line 3 is 'c'"]),
+        (b"alpha beta\ngamma\n", "alpha bets\nzzz", ["nearest is line 1"]),
         (b"x = 1\ny = 2", "x = 1\ny = 2\nz = 3", ["stand from line 1", "ends there"]),
         (b"alpha beta gamma\n", "alpha beto gamma", ["nearest is line 1"]),
         (b"alpha\n", "zzzzzzzzz", ["no line comes near"]),
