@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.tools.edit_file import Edit
 from worker.files.edits import EditError, apply
@@ -90,6 +92,34 @@ def test_an_ambiguous_text_is_refused_with_the_lines() -> None:
     assert "tabs" in relaxed
     assert "2 places would match, in lines 3, 10" in relaxed
     assert "…" in refused(b"x\n" * 20, "x")
+
+
+def test_places_that_overlap_are_ambiguous_too() -> None:
+    assert "2 times, in lines 1, 2" in refused(b"x\nx\nx\n", "x\nx\n")
+    assert "2 times, in lines 1, 2" in refused(b"x\r\nx\r\nx\r\n", "x\nx\n")
+    assert "at least 1000 times" in refused(b"a" * 5000, "a")
+    assert edited(b"a\r\nb\r\n", ("\nb", "\nc")) == b"a\r\nc\r\n"
+
+
+TEXTS = st.text("ab \n", min_size=1, max_size=8)
+
+
+@given(st.text("ab \n", max_size=30), TEXTS, TEXTS, st.booleans())
+def test_a_crlf_file_is_edited_as_its_lf_twin_is(body: str, old: str, new: str, replace_all: bool) -> None:
+    def outcome(text: str) -> bytes | None:
+        try:
+            return apply(text.encode(), [Edit(old, new, replace_all)]).data
+        except EditError:
+            return None
+
+    twin = outcome(body)
+    if twin is None:
+        assert outcome(body.replace("\n", "\r\n")) is None
+    elif "\n" in body:
+        assert outcome(body.replace("\n", "\r\n")) == twin.replace(b"\n", b"\r\n")
+    if twin is not None:
+        count = body.count(old)
+        assert twin.decode() == body.replace(old, new, count if replace_all else 1)
 
 
 def test_replace_all_replaces_each_place() -> None:
