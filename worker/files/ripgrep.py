@@ -83,7 +83,7 @@ def search_tree(rg: str, top: Top, hunt: Hunt) -> Generator[Match, None, None]:
     Raises CancelledError, PatternError, and OSError where the program can't be run.
     """
     glob = hunt.glob
-    narrowed = (
+    narrowed: list[str | bytes] = (
         [f"--type-add=wanted:{glob}".encode(), "--type=wanted"]
         if glob and _SIMPLE_GLOB.fullmatch(glob)
         else []
