@@ -122,6 +122,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_")}
     kept.pop("DEEPSEEK_API_KEY", None)
     kept["AGENT_HOME"] = str(scratch / "state")
+    kept["AGENT_REHEARSAL"] = "1"
     kept["XDG_CONFIG_HOME"] = str(scratch / "config")
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PROGRAM), kept.get("PYTHONPATH", ""))))
     return kept
