@@ -23,6 +23,9 @@ from supervisor.rehearsal.tour import FILES, TASK, script
 PROGRAM = Path(__file__).parents[2]
 """What has to be on the path of a Python that shall find these packages."""
 
+SETTINGS = 'show_tool_results = "preview"\n'
+"""A person who watches shall see what a command printed, not only that it did."""
+
 _decoder = msgspec.json.Decoder(AnyEvent)
 
 
@@ -63,6 +66,9 @@ def set_up() -> Iterator[Stage]:
         workspace.mkdir()
         for name, text in FILES.items():
             (workspace / name).write_text(text, encoding="utf-8")
+        settings = scratch / "config" / "polier" / "settings.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(SETTINGS, encoding="utf-8")
         plan = scratch / "script.json"
         plan.write_bytes(msgspec.json.encode(script()))
         requests = scratch / "requests.jsonl"
