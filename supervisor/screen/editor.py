@@ -8,16 +8,20 @@ the prompt is shown is printed above it, here and nowhere else.  Other threads r
 import asyncio
 import codecs
 import contextvars
+import os
+import signal
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
-from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
 from supervisor.screen.lines import HINT, Leave, Line, Outbox, Outcome, Presses
 from supervisor.screen.prompt import Fragments
@@ -53,6 +57,8 @@ class Editor:
         self._loop: asyncio.AbstractEventLoop | None = None
         """prompt_toolkit's loop while the prompt is shown."""
         self._context = contextvars.copy_context()
+        self._asked = True
+        """A prompt is shown or about to be."""
         self._stopped = False
         self._typed = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._session: PromptSession[str] | None = None
@@ -70,6 +76,8 @@ class Editor:
         self._outbox.connect(deliver)
 
     def ask(self, default: str = "") -> None:
+        with self._lock:
+            self._asked = True
         self._asks.put(default)
 
     def write(self, text: str) -> None:
@@ -83,8 +91,9 @@ class Editor:
     def redraw(self) -> None:
         self._soon(self._invalidate)
 
-    def press_interrupt(self) -> None:
+    def press_interrupt(self) -> bool:
         self._soon(self._interrupted)
+        return self._asked
 
     def type_ahead(self, keys: bytes) -> None:
         if self._session is None:
@@ -118,6 +127,7 @@ class Editor:
             default: str | None = ""
             while default is not None:
                 self._outbox.put(self._ask_once(session, default))
+                self._interrupt_if_typed_ahead(session)
                 default = self._asks.get()
         finally:
             # Whatever ended this thread, nobody may wait for it.
@@ -126,7 +136,7 @@ class Editor:
 
     def _build(self) -> PromptSession[str]:
         session: PromptSession[str] = PromptSession(
-            message=self._draw,
+            message=lambda: FormattedText(self._draw()),
             history=InMemoryHistory(),
             key_bindings=self._bindings(),
             bottom_toolbar=self._banner or None,
@@ -151,6 +161,16 @@ class Editor:
         finally:
             self._disappears()
 
+    def _interrupt_if_typed_ahead(self, session: PromptSession[str]) -> None:
+        """Ctrl-C so soon after Enter that this prompt still read it: it is meant for what runs now."""
+        presses = get_typeahead(session.app.input)
+        for index, press in enumerate(presses):
+            if press.key is Keys.ControlC:
+                del presses[: index + 1]
+                os.kill(os.getpid(), signal.SIGINT)
+                break
+        store_typeahead(session.app.input, presses)
+
     def _appears(self) -> None:
         with self._lock:
             self._loop = asyncio.get_running_loop()
@@ -162,6 +182,7 @@ class Editor:
     def _disappears(self) -> None:
         with self._lock:
             self._loop = None
+            self._asked = False
             self._print()
 
     def _make_room(self) -> None:

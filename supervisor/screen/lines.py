@@ -59,8 +59,11 @@ class Lines(Protocol):
         """The prompt has something new to show."""
         ...
 
-    def press_interrupt(self) -> None:
-        """A SIGINT came while no turn ran: the same as Ctrl-C at the prompt."""
+    def press_interrupt(self) -> bool:
+        """A SIGINT came while no turn ran: the same as Ctrl-C at the prompt.
+
+        False where there is no prompt, since a line was given and nobody has asked for the next one.
+        """
         ...
 
     def type_ahead(self, keys: bytes) -> None:
@@ -116,6 +119,10 @@ class PlainLines:
         self._outbox = Outbox()
         self._presses = Presses()
         self._buffer = b""
+        self._lock = threading.Lock()
+        self._asked = True
+        self._prompted = False
+        """The prompt is the last thing that was printed."""
         # A read of a pipe can't be called off, so this thread is not waited for.
         self._thread = threading.Thread(target=self._run, name="plain lines", daemon=True)
 
@@ -131,19 +138,32 @@ class PlainLines:
     def ask(self, default: str = "") -> None:
         if default:
             self._output.write(f"(not sent: {default})\n")
+        self._asked = True
+        self.redraw()
         self._asks.put(True)
 
     def write(self, text: str) -> None:
-        self._output.write(text)
+        with self._lock:
+            again = self._prompted
+            self._output.write(f"\n{text}" if again else text)
+            self._prompted = False
+            if again:
+                self._prompt()
 
     def redraw(self) -> None:
-        """What is printed stays as it is."""
+        """Print the prompt, unless it stands there already."""
+        with self._lock:
+            if self._asked and not self._prompted:
+                self._prompt()
 
-    def press_interrupt(self) -> None:
+    def press_interrupt(self) -> bool:
+        if not self._asked:
+            return False
         if self._presses.leaves():
             self._outbox.put(Leave())
         else:
-            self._output.write(f"\n{HINT}\n")
+            self.write(f"{HINT}\n")
+        return True
 
     def type_ahead(self, keys: bytes) -> None:
         """Never called: between two prompts nothing is read."""
@@ -153,8 +173,9 @@ class PlainLines:
 
     def _run(self) -> None:
         while True:
-            self._output.write("".join(text for _, text in self._draw()))
             line = self._line()
+            with self._lock:
+                self._asked = self._prompted = False
             if line is None:
                 self._output.write("\n")
                 self._outbox.put(Leave())
@@ -162,6 +183,10 @@ class PlainLines:
             self._outbox.put(Line(line))
             if not self._asks.get():
                 return
+
+    def _prompt(self) -> None:
+        self._output.write("".join(text for _, text in self._draw()))
+        self._prompted = True
 
     def _line(self) -> str | None:
         """The next line without its end; None at the end of the input."""

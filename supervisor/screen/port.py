@@ -62,8 +62,6 @@ class Prepared:
     """Text from outside -> text that a terminal can't obey."""
     show: str
     """`show_tool_results`: off, summary, preview or full."""
-    failures: tuple[type[Exception], ...]
-    """What `compact` raises beside StopError and is shown as one line: a provider's failures."""
     notices: Sequence[str] = ()
     """Lines about the settings."""
 

@@ -16,6 +16,7 @@ import trio
 from protocol.conversation import User
 from protocol.events import StopReason
 from supervisor.exits import HUNG_UP, TERMINATED, StopError, first_stop
+from supervisor.model.errors import ModelError
 from supervisor.screen import report
 from supervisor.screen.lines import Leave, Line, Lines, Outcome
 from supervisor.screen.port import Open, Prepared, Talk
@@ -26,6 +27,7 @@ from supervisor.screen.tty import Output
 from supervisor.screen.view import View
 
 ESCAPE = b"\x1b"
+CTRL_C = b"\x03"
 
 ESCAPE_SECONDS = 0.05
 """How long a lone Esc waits for the rest of a sequence."""
@@ -65,25 +67,26 @@ class Repl:
         self._outcomes, self._incoming = _channel()
         self._interrupt: Callable[[], None] | None = None
         """Ends what runs now: a turn, a compaction.  None while the prompt is shown."""
-        self._line_waits = False
-        """A line was given and is not played yet: the conversation is still being opened."""
         self._called_back = False
-        """Ctrl-C came while it waited."""
+        """Ctrl-C came while a line waited to be played, since the conversation is still being opened."""
         self._leaving = False
         self._ended = Ended()
 
     async def run(self) -> Ended:
         """Play until the user leaves.  Raises StopError where a conversation can't be opened."""
-        with self._outcomes, trio.open_signal_receiver(*SIGNALS) as signals:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._obey_signals, signals, nursery.cancel_scope)
-                self._connect()
-                for notice in self._prepared.notices:
-                    self._view.line(notice, Tone.WARNING)
-                opening: Open | None = self._prepared.open
-                while opening is not None and not self._leaving:
-                    opening = await self._conversation(opening)
-                nursery.cancel_scope.cancel()
+        try:
+            with self._outcomes, trio.open_signal_receiver(*SIGNALS) as signals:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._obey_signals, signals, nursery.cancel_scope)
+                    self._connect()
+                    for notice in self._prepared.notices:
+                        self._view.line(notice, Tone.WARNING)
+                    opening: Open | None = self._prepared.open
+                    while opening is not None and not self._leaving:
+                        opening = await self._conversation(opening)
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_stop(group) or group from None
         return self._ended
 
     def _connect(self) -> None:
@@ -98,7 +101,6 @@ class Repl:
     def _take(self, outcome: Outcome) -> None:
         if isinstance(outcome, Leave):
             self._leave(0)
-        self._line_waits = isinstance(outcome, Line)
         with suppress(trio.BrokenResourceError):  # nobody asks any more
             self._incoming.send_nowait(outcome)
 
@@ -116,31 +118,20 @@ class Repl:
                     scope.cancel()  # it is still being opened, so nothing can be lost
             if self._interrupt is not None:
                 self._interrupt()
-            elif number != signal.SIGINT:
-                continue
-            elif self._line_waits:
+            elif number == signal.SIGINT and not self._lines.press_interrupt():
                 self._called_back = True
-            else:
-                self._lines.press_interrupt()
 
     async def _conversation(self, opening: Open) -> Open | None:
         """One conversation from its opening to its end; what to open next."""
-        try:
-            async with opening(self._view) as session:
-                self._shown.source = session
-                first = session.turn
-                self._lines.redraw()
-                try:
-                    return await self._converse(session)
-                finally:
-                    self._shown.source = None
-                    if session.turn > 1 or first > 1:
-                        self._ended.conversation = session.id
-        except BaseExceptionGroup as group:
-            stop = first_stop(group)
-            if stop is None:
-                raise
-            raise stop from group
+        async with opening(self._view) as session:
+            self._shown.source = session
+            self._lines.redraw()
+            try:
+                return await self._converse(session)
+            finally:
+                self._shown.source = None
+                if session.turn > 1:
+                    self._ended.conversation = session.id
 
     async def _converse(self, session: Talk) -> Open | None:
         while True:
@@ -174,7 +165,7 @@ class Repl:
             self._ask(again)
 
     def _ask(self, default: str = "") -> None:
-        self._line_waits = self._called_back = False
+        self._called_back = False
         self._lines.ask(default)
 
     async def _turn(self, session: Talk, words: str) -> str:
@@ -214,7 +205,7 @@ class Repl:
             try:
                 if await session.compact(focus) is None:
                     self._view.line("there is nothing to compact yet")
-            except (StopError, *self._prepared.failures) as failure:
+            except (StopError, ModelError) as failure:
                 self._view.line(str(failure), Tone.BAD)
             finally:
                 self._interrupt = None
@@ -236,14 +227,16 @@ class Repl:
                 with trio.move_on_after(ESCAPE_SECONDS):
                     await trio.lowlevel.wait_readable(self._keys)
                     data += os.read(self._keys, 4096)
-            if data == ESCAPE and self._interrupt is not None:
-                self._interrupt()
-            elif data:
-                self._lines.type_ahead(data)
-            else:
+            # A Ctrl-C that came before the terminal made signals of them is a byte.
+            before, ctrl_c, after = data.partition(CTRL_C)
+            typed = after if ctrl_c else before
+            if not data:
                 self._leave(HUNG_UP)
-                if self._interrupt is not None:
-                    self._interrupt()
+            elif typed not in (b"", ESCAPE):
+                self._lines.type_ahead(typed)
+            if (ctrl_c or data in (b"", ESCAPE)) and self._interrupt is not None:
+                self._interrupt()
+            if not data:
                 return
 
 

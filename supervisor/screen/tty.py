@@ -91,7 +91,7 @@ def hush(descriptor: int) -> None:
         return
     modes = termios.tcgetattr(descriptor)
     modes[LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
-    modes[LOCAL_FLAGS] |= termios.ISIG
+    modes[LOCAL_FLAGS] |= termios.ISIG | termios.NOFLSH  # Ctrl-C must not drop what was typed before it
     for which in (termios.VSUSP, termios.VQUIT):
         modes[CONTROL_CHARACTERS][which] = OFF
     modes[CONTROL_CHARACTERS][termios.VMIN] = 1
