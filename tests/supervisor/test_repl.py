@@ -1,3 +1,5 @@
+"""The REPL as a person meets it: keys, signals, screens, through a real terminal."""
+
 import os
 import signal
 import subprocess
