@@ -174,7 +174,7 @@ def repl_options(values: Mapping[str, Value]) -> ReplOptions:
 
 def with_resumed(arguments: Sequence[str]) -> list[str]:
     """The arguments of the bare command, a `--resume` without an id written as `--continue`."""
-    following = [*arguments[1:], "-"]
+    following = [*arguments[1:], "-"][: len(arguments)]
     return [
         "--continue" if argument == "--resume" and after.startswith("-") else argument
         for argument, after in zip(arguments, following, strict=True)

@@ -62,12 +62,12 @@ def sessions(every: bool) -> int:
     """`agent sessions`: this project's conversations; `every`: those of other projects below."""
     _prepare()
     from supervisor.settings import Flags, load
-    from supervisor.store.conversations import listing
+    from supervisor.store.listing import listing
     from supervisor.streams import encoded
 
     _imported()
     settings = load(Flags(), os.environ, Path.cwd()).settings
-    for listed in listing(settings.home, None if every else settings.project_key):
+    for listed in listing(settings.home, None if every else settings.project):
         sys.stdout.buffer.write(encoded(f"{listed}\n", sys.stdout.encoding))
     sys.stdout.flush()
     return 0

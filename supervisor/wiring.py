@@ -33,7 +33,7 @@ from supervisor.session.session import Session
 from supervisor.session.summariser import Summariser
 from supervisor.session.telling import Teller
 from supervisor.settings import Settings
-from supervisor.store import conversations
+from supervisor.store import conversations, listing
 from supervisor.store.conversations import OpenConversation
 
 
@@ -136,7 +136,7 @@ def _open_store(settings: Settings, start: Start) -> OpenConversation:
         case Fork(id):
             return conversations.fork(settings.home, id)
         case Continue():
-            newest = conversations.newest(settings.home, settings.project)
+            newest = listing.newest(settings.home, settings.project)
             if newest is None:
                 raise StopError(
                     "there is no conversation of this project to continue; start one with: agent", USAGE

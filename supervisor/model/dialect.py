@@ -7,6 +7,7 @@ Content is always a string, `tool_calls` is never empty, and neither authors nor
 """
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import msgspec
 from msgspec import Struct
@@ -102,6 +103,8 @@ def _wire(message: Message, dialect: Dialect) -> Struct:
             return _Assistant(text, tool_calls=wired, reasoning_content=_echo(reasoning, dialect))
         case Answer(parts=parts, reasoning=reasoning):
             return _Assistant(plain(parts), reasoning_content=_echo(reasoning, dialect))
+        case _:
+            assert_never(message)
 
 
 def _echo(reasoning: str | None, dialect: Dialect) -> str | None:
@@ -117,12 +120,8 @@ def _encoded(wire: Struct) -> bytes:
 
 
 def _clean(value: object) -> object:
-    match value:
-        case str():
-            return without_surrogates(value)
-        case list():
-            return [_clean(item) for item in value]
-        case dict():
-            return {key: _clean(inner) for key, inner in value.items()}
-        case _:
-            return value
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _clean(inner) for key, inner in value.items()}
+    return without_surrogates(str(value))

@@ -23,6 +23,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     comments meanwhile; a local server may read a long prompt in silence."""
     idle_seconds: float = 300.0
     """Between two events with data.  Comments don't count: a server that sends only those has stalled."""
+    trailer_seconds: float = 10.0
+    """After a finish_reason: only the usage is missing then, and a reply is whole without it."""
     tries: int = 4
     """Requests for one reply, the first included."""
 

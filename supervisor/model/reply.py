@@ -16,6 +16,7 @@ import msgspec
 from protocol.conversation import MODEL, Answer, Calls, Reply, Text, ToolCall
 from supervisor.model.assembly import Completion, RawCall
 from supervisor.model.chunks import without_surrogates
+from supervisor.model.errors import excerpt
 
 ID_MAX = 64
 """Characters; longer ones come from servers that repeat the id in each fragment."""
@@ -95,4 +96,4 @@ def _kept(arguments: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(without_surrogates(text), ensure_ascii=False)
+    return f"`{excerpt(without_surrogates(text))}`"

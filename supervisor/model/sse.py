@@ -82,7 +82,7 @@ class Events:
             data = block[6:] if block.startswith(b"data: ") and b"\n" not in block else self._data_of(block)
             if data == DONE:
                 self.done = True
-            elif data:
+            elif data and not data.isspace():
                 found.append(data)
         return found
 
@@ -95,4 +95,4 @@ class Events:
                 values.append(value.removeprefix(b" "))
             elif line.startswith(b":"):
                 self.comments += 1
-        return b"\n".join(values).strip()
+        return b"\n".join(values)

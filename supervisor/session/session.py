@@ -175,7 +175,7 @@ class Session:
             text = plain(pair.answer.parts)
             self._rounds.remember([*turn.untold(), pair.answer])
             self.pairs.append(pair)
-            self._spans.append((first, self._store.transcript.seq - 1))
+            self._spans.append((first, self._store.transcript.seq))
             self.turn += 1
             self.turns += 1
         finished = TurnFinished(

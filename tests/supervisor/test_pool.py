@@ -10,7 +10,7 @@ import trio
 from protocol.conversation import ToolCall
 from protocol.policy import Limits
 from protocol.wire import Status, ToolFinished
-from supervisor.pool.events import WorkerDied, WorkerReady
+from supervisor.pool.events import JobEnded, WorkerDied, WorkerReady
 from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, some
@@ -94,6 +94,12 @@ async def test_what_a_command_prints_arrives_while_it_runs(site: Site) -> None:
     async with site.pool() as pool:
         await site.play(pool, "!say half done")
     assert site.said == ["half done"]
+
+
+async def test_the_end_of_a_background_job_is_told(site: Site) -> None:
+    async with site.pool() as pool:
+        await site.play(pool, "!job j1 sleep 1: exit 0")
+    assert JobEnded("j1", "j1 sleep 1: exit 0") in site.events
 
 
 async def test_the_whole_output_goes_to_a_file_that_the_supervisor_opened(site: Site) -> None:

@@ -1,6 +1,7 @@
 """A worker's desk for tests of tools: a workspace of their own, and calls at it."""
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Room:
         return path
 
 
-@pytest.fixture()
+@pytest.fixture
 def room(tmp_path: Path) -> Iterator[Room]:
     for name in ("workspace", "tmp", "output", "outside"):
         (tmp_path / name).mkdir()
@@ -66,3 +67,16 @@ def room(tmp_path: Path) -> Iterator[Room]:
     real = tmp_path.resolve()
     yield Room(real / "workspace", real / "tmp", real / "output", real / "outside")
     assert len(os.listdir("/proc/self/fd")) <= len(before), "a descriptor was left open"
+
+
+@pytest.fixture
+def ordinary_room() -> Iterator[Room]:
+    """A room that an ordinary user may go into and owns, also where the tests run as root."""
+    top = Path("/tmp") / f"polier-test-{os.getpid()}-{os.urandom(4).hex()}"
+    top.mkdir()
+    top.chmod(0o755)
+    for name in ("workspace", "tmp", "output", "outside"):
+        (top / name).mkdir()
+        (top / name).chmod(0o777)
+    yield Room(top / "workspace", top / "tmp", top / "output", top / "outside")
+    shutil.rmtree(top)

@@ -57,11 +57,13 @@ def behave(word: str, argument: str, call: Call) -> str:
         case "!deaf":
             time.sleep(30)
         case "!garbage":
-            for fd in os.listdir("/proc/self/fd"):
+            for entry in os.listdir("/proc/self/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
-                        os.write(int(fd), b"Traceback (most recent call last)")
+                    if os.readlink(f"/proc/self/fd/{entry}").startswith("socket:"):
+                        os.write(int(entry), b"Traceback (most recent call last)")
             time.sleep(30)
+        case "!job":
+            call.desk.tell_job_ended("j1", argument)
         case "!about":
             return (
                 f"{os.getpid()} {os.getppid()} {os.getsid(0)} {os.readlink('/proc/self/fd/0')} {os.getcwd()}"

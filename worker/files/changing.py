@@ -19,7 +19,7 @@ def content(place: Place) -> bytes:
             size = os.fstat(fd).st_size
             if size > _SIZE_MAX:
                 raise ToolError(
-                    f"{place.shown} has {size} bytes; files above {_SIZE_MAX} are changed with run_command (sed)"
+                    f"{place.shown} has {size} bytes; a file above {_SIZE_MAX} is edited by run_command (sed)"
                 )
             pieces = []
             while piece := os.read(fd, max(size + 1, 4096)):

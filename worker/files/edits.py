@@ -6,7 +6,7 @@ edit written with LF works in a CRLF file.  Whoever writes CR in `old` means it:
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from protocol.tools.edit_file import Edit
@@ -60,48 +60,68 @@ def _apply_one(body: bytes, edit: Edit, marked: bool) -> tuple[bytes, int]:
                 "them in `new`; to replace the whole content, use write_file"
             )
         return new, 1
+    wrong = not_utf8(body)
+    if wrong is not None and not (old + new).isascii():
+        raise EditError(f"{wrong}: only ASCII text can be edited in it, convert it first")
     found = _find(body, old)
     if not found:
-        raise EditError(_missed(body, edit))
+        raise EditError(explain(body.decode("utf-8" if wrong is None else "latin-1"), edit.old))
     if len(found) > 1 and not edit.replace_all:
         raise EditError(
-            f"`old` occurs {len(found)} times, in lines {_lines(body, found)}. "
-            "Give more of its surroundings, or set replace_all"
+            f"`old` occurs {len(found)} times, in lines {_lines(body, found)}: "
+            "give more of its surroundings, or set replace_all"
         )
-    return _replaced(body, found, new, exact=b"\r" in old), len(found)
+    if b"\r" in old and old in body:
+        fit = None
+    elif b"\r\n" in body:
+        fit = _fit
+    else:
+        fit = None
+        new = new.replace(b"\r\n", b"\n") if b"\r\n" in old else new
+    return _replaced(body, found, new, fit), len(found)
 
 
 def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise EditError(f"the text holds U+{ord(text[error.start]):04X}, half a character") from error
+        half = ord(text[error.start])
+        raise EditError(f"the text holds U+{half:04X}, half a character") from error
 
 
 def _find(body: bytes, old: bytes) -> list[tuple[int, int]]:
     """Where `old` stands, from and to, without overlaps."""
-    if b"\r" in old and old in body:
-        pattern = re.compile(re.escape(old))
-    else:
-        lines = old.replace(b"\r\n", b"\n").split(b"\n")
-        pattern = re.compile(rb"\r?\n".join(map(re.escape, lines)))
-    return [found.span() for found in pattern.finditer(body)]
+    exact = b"\r" in old and old in body
+    wanted = old if exact else old.replace(b"\r\n", b"\n")
+    if not exact and b"\n" in wanted and b"\r\n" in body:
+        pattern = re.compile(rb"\r?\n".join(map(re.escape, wanted.split(b"\n"))))
+        return [found.span() for found in pattern.finditer(body)]
+    spans: list[tuple[int, int]] = []
+    at = body.find(wanted)
+    while at >= 0:
+        spans.append((at, at + len(wanted)))
+        at = body.find(wanted, at + len(wanted))
+    return spans
 
 
-def _replaced(body: bytes, found: list[tuple[int, int]], new: bytes, *, exact: bool) -> bytes:
-    """The body with `new` at each place, its line breaks fitted unless every byte counts."""
-    fitted = b"\r\n" in body and not exact
+def _replaced(
+    body: bytes,
+    found: list[tuple[int, int]],
+    new: bytes,
+    fit: Callable[[bytes, int, int, bytes], bytes] | None,
+) -> bytes:
+    """The body with `new` at each place, its line breaks fitted to the place where `fit` is given."""
     pieces: list[bytes] = []
     at = 0
     for start, end in found:
-        pieces += [body[at:start], _fit(body, start, end, new) if fitted else new]
+        pieces += [body[at:start], new if fit is None else fit(body, start, end, new)]
         at = end
     pieces.append(body[at:])
     return b"".join(pieces)
 
 
 def _fit(body: bytes, start: int, end: int, new: bytes) -> bytes:
-    """`new` with the endings of the lines that it replaces; further ones get the last, or that of the line."""
+    """`new` with the endings of the lines that it replaces; more of them get the last one's."""
     endings = _ENDING.findall(body, start, end)
     if endings:
         last = endings[-1]
@@ -113,15 +133,6 @@ def _fit(body: bytes, start: int, end: int, new: bytes) -> bytes:
     for number, line in enumerate(lines[1:]):
         fitted += [endings[number] if number < len(endings) else last, line]
     return b"".join(fitted)
-
-
-def _missed(body: bytes, edit: Edit) -> str:
-    wrong = not_utf8(body)
-    if wrong is None:
-        return explain(body.decode(), edit.old)
-    if (edit.old + edit.new).isascii():
-        return explain(body.decode("latin-1"), edit.old)
-    return f"`old` was not found. {wrong}: only ASCII text can be edited here, convert the file first"
 
 
 def _lines(body: bytes, found: list[tuple[int, int]]) -> str:

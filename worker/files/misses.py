@@ -36,7 +36,7 @@ def explain(text: str, old: str) -> str:
     if not text:
         return "`old` was not found: the file is empty"
     causes: tuple[Callable[[str, str], str | None], ...] = (
-        _line_numbers, _escapes, _blanks, _typography, _normal_forms, _case, _line_breaks, _nearest,
+        _around, _line_numbers, _escapes, _blanks, _typography, _normal_forms, _case, _line_breaks, _nearest,
     )  # fmt: skip
     for cause in causes:
         words = cause(text, old)
@@ -45,11 +45,21 @@ def explain(text: str, old: str) -> str:
     return "`old` was not found, and no line comes near it; read the file again"
 
 
+def _around(text: str, old: str) -> str | None:
+    """The text itself is there, but not the line breaks around it."""
+    bare = old.strip("\n")
+    if not bare or bare not in text:
+        return None
+    if old.endswith("\n") and text.endswith(bare):
+        return "it ends in a line break, but the file ends without one"
+    return f"the blank lines around it are not in the file; without them it stands in {_at(text, bare)}"
+
+
 def _line_numbers(text: str, old: str) -> str | None:
     bare = _NUMBERED.sub("", old)
     if bare == old or bare not in text:
         return None
-    return f"leave out the line numbers that read_file puts in front; without them it stands in {_at(text, bare)}"
+    return f"leave out the line numbers of read_file; without them it stands in {_at(text, bare)}"
 
 
 def _escapes(text: str, old: str) -> str | None:
@@ -61,11 +71,11 @@ def _escapes(text: str, old: str) -> str | None:
 
 def _blanks(text: str, old: str) -> str | None:
     """The same lines, but for blanks at their start, their end, or in between."""
-    wanted = [line.split() for line in old.strip("\n").split("\n")]
+    wanted = [_words(line) for line in old.strip("\n").split("\n")]
     if not any(wanted):
         return None
     lines = text.split("\n")
-    words = [line.split() for line in lines]
+    words = [_words(line) for line in lines]
     size = len(wanted)
     first = wanted[0]
     found = [i for i in range(len(lines) - size + 1) if words[i] == first and words[i : i + size] == wanted]
@@ -173,6 +183,11 @@ def _first_difference(lines: list[str], given: list[str]) -> str | None:
         f"it matches from line {best + 1} on, but line {best + length + 1} is {_quote(there)} "
         f"where `old` has {_quote(given[length])}"
     )
+
+
+def _words(line: str) -> list[str]:
+    """What stands between tabs and plain spaces; other blanks are typography."""
+    return [word for word in line.replace("\t", " ").split(" ") if word]
 
 
 def _indent(line: str) -> str:

@@ -100,14 +100,14 @@ def resolve(policy: SandboxPolicy, path: str, access: Access, *, make_parents: b
     return _resolved(_Walk(policy, access, make_parents, literal if quoted is None else quoted))
 
 
-def shown_path(policy: SandboxPolicy, real: bytes) -> str:
-    """A real path as results name it: relative to the workspace where it lies in it."""
+def named(policy: SandboxPolicy, real: bytes) -> bytes:
+    """A real path by the name that results give it: relative to the workspace where it lies in it."""
     within = _beneath(real, os.fsencode(policy.workspace))
     if within is not None:
-        return shown(within or b".")
+        return within or b"."
     if policy.output and (within := _beneath(real, os.fsencode(policy.output))) is not None:
-        return shown(_joined(_MOUNT, within))
-    return shown(real)
+        return _joined(_MOUNT, within) if within else _MOUNT
+    return real
 
 
 def _resolved(walk: _Walk) -> Place:
@@ -175,9 +175,9 @@ def _descend(walk: _Walk, root: bytes, top: int, pending: deque[bytes]) -> Place
                 trail.append(real)
             else:
                 kept = fds[-1]
-                return Place(kept, name, real, shown_path(walk.policy, real), status)
+                return Place(kept, name, real, shown(named(walk.policy, real)), status)
         kept = fds[-1]
-        return Place(kept, b".", trail[-1], shown_path(walk.policy, trail[-1]), os.fstat(kept))
+        return Place(kept, b".", trail[-1], shown(named(walk.policy, trail[-1])), os.fstat(kept))
     finally:
         for fd in fds:
             if fd != kept:
@@ -200,7 +200,7 @@ def _status(walk: _Walk, parent: int, name: bytes, *, last: bool) -> os.stat_res
 
 def _placed(walk: _Walk, parent: int, name: bytes, real: bytes) -> Place:
     try:
-        return Place(parent, name, real, shown_path(walk.policy, real), os.lstat(name, dir_fd=parent))
+        return Place(parent, name, real, shown(named(walk.policy, real)), os.lstat(name, dir_fd=parent))
     except OSError:
         os.close(parent)
         raise

@@ -45,7 +45,7 @@ def kind(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "a directory"
     if stat.S_ISFIFO(mode):
-        return "a FIFO (named pipe)"
+        return "a FIFO"
     if stat.S_ISSOCK(mode):
         return "a socket"
     if stat.S_ISLNK(mode):

@@ -2,15 +2,24 @@
 
 _PREVIEW_LINES = 12
 _PREVIEW_BYTES = 2000
-CLOSING = 1000
-"""Bytes of a result's cap that are kept back for the lines in brackets at its end."""
+_CLOSING = 1000
+"""Bytes of a result's cap that are kept back for the notes at its end; a quarter of a small cap."""
+
+
+def room(cap: int) -> int:
+    """Bytes of a result for what was asked for; the rest is for the notes."""
+    return cap - _kept_back(cap)
+
+
+def _kept_back(cap: int) -> int:
+    return min(_CLOSING, cap // 4)
 
 
 class Lines:
     """Lines that are taken while they fit.  `room` is what is left, in bytes."""
 
     def __init__(self, cap: int) -> None:
-        self.room = max(cap - CLOSING, 0)
+        self.room = room(cap)
         self.lines: list[str] = []
 
     def take(self, line: str) -> bool:
@@ -23,11 +32,12 @@ class Lines:
         return True
 
 
-def closed(lines: list[str], notes: list[str]) -> str:
+def closed(lines: list[str], notes: list[str], cap: int) -> str:
     """The lines, and below them the notes in brackets, cut where they outgrow what is kept for them."""
     told = "; ".join(notes)
-    if len(told.encode("utf-8", "replace")) > CLOSING - 20:
-        told = told.encode("utf-8", "replace")[: CLOSING - 20].decode("utf-8", "ignore") + "…"
+    most = _kept_back(cap) - 8
+    if len(told.encode("utf-8", "replace")) > most:
+        told = told.encode("utf-8", "replace")[:most].decode("utf-8", "ignore") + "…"
     return "\n".join([*lines, f"[{told}]"] if told else lines)
 
 

@@ -9,18 +9,17 @@ import re
 import threading
 from dataclasses import dataclass, field
 
+from worker.files.cancelled import go_on
 from worker.files.encodings import BOM, line_ends
 
 _CHUNK = 256 * 1024
 _COUNT_MAX = 16 * 1024 * 1024
 """Bytes behind the part shown that are read only to tell how many lines there are."""
 _NULS = re.compile(rb"\0+")
+_WORTHWHILE = 1000
+"""Bytes of room below which a long line's beginning is left for the next call."""
 _CONTINUATION_MAX = 3
 """Bytes of a UTF-8 character after its first."""
-
-
-class CancelledError(Exception):
-    """The call was cancelled while the file was read."""
 
 
 @dataclass
@@ -107,8 +106,7 @@ class _Reader:
         return counted + (last != b"\n")
 
     def fill(self) -> bool:
-        if self._cancelled.is_set():
-            raise CancelledError
+        go_on(self._cancelled)
         self._chunk = os.read(self._fd, _CHUNK)
         self._at = 0
         return bool(self._chunk)
@@ -135,10 +133,9 @@ def by_lines(fd: int, first: int, limit: int | None, room: int, cancelled: threa
         text = _shown(found, line, number, bom=start == 0)
         cost = len(text.encode("utf-8", "replace")) + 1
         if cost > room or size > len(line):
-            if not found.lines or size > cap // 4:
-                kept = _prefix(line, min(len(line), max(room - 32, 0)))
-                found.lines.append(_shown(found, kept, number, bom=start == 0))
-                found.cut_line, found.next_byte, found.last = number, start + len(kept), number
+            if not found.lines or (size > cap // 4 and room > _WORTHWHILE):
+                kept = _append_prefix(found, line, number, room, bom=start == 0)
+                found.cut_line, found.next_byte, found.last = number, start + kept, number
             found.next_line = number + 1 if found.cut_line else number
             return found
         room -= cost
@@ -187,6 +184,21 @@ def _line(reader: _Reader, room: int) -> tuple[bytes, int, bool]:
         if size > room:
             return b"".join(pieces)[: room + 1], size, False
     return b"".join(pieces), size, False
+
+
+def _append_prefix(found: Slice, line: bytes, number: int, room: int, *, bom: bool) -> int:
+    """Add as much of the line as fits; the answer is how many of its bytes that is.
+
+    What is shown can be longer than the bytes it stands for, so the size is found by trying.
+    """
+    size = min(len(line), room)
+    while True:
+        kept = _prefix(line, size)
+        text = _shown(found, kept, number, bom=bom)
+        if len(text.encode()) < room or not kept:
+            found.lines.append(text)
+            return len(kept)
+        size = min(size - 1, size * room // (len(text.encode()) + 1))
 
 
 def _shown(found: Slice, line: bytes, number: int, *, bom: bool) -> str:

@@ -37,6 +37,11 @@ DEVICES = tuple(
 )
 """Written by ordinary programs; none of them reaches a disk but shm, which is shared memory."""
 
+_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 10, 13, 18)
+"""What is left to root's tools: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE,
+NET_RAW, SYS_CHROOT, about what a container has.  Above all not PERFMON and SYS_ADMIN: with either, newer
+kernels let other processes' environment and memory be read without asking Landlock."""
+
 _GAINED = (
     (2, "files can't be moved or linked from one directory to another"),
     (3, "files outside the workspace can be cut short (truncate)"),
@@ -77,6 +82,7 @@ def confine(policy: SandboxPolicy, abi: int | None = None) -> Ready:
     abi = version() if abi is None else abi
     if policy.mode is Mode.UNCONFINED:
         return Ready(Rung.OFF, ("nothing is confined: commands may do what you may do",))
+    prctl.keep_capabilities(_CAPABILITIES)
     prctl.gain_no_privileges()
     if abi < 1:
         return Ready(Rung.OFF, (NO_LANDLOCK,), refuse_commands=NO_LANDLOCK)

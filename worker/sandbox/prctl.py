@@ -1,13 +1,19 @@
-"""What a process says about itself to the kernel, by prctl(2).  No policy: that is landlock.py."""
+"""What a process says about itself to the kernel, by prctl(2) and capset(2).  No policy: landlock.py."""
 
+import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Collection
 
 _SET_PDEATHSIG = 1
 _SET_DUMPABLE = 4
+_CAPBSET_DROP = 24
 _SET_CHILD_SUBREAPER = 36
 _SET_NO_NEW_PRIVS = 38
+
+_CAPABILITY_VERSION_3 = 0x20080522
+_CAPABILITIES = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,3 +43,21 @@ def hide_memory() -> None:
 def gain_no_privileges() -> None:
     """No program that we start gets more rights than we have (setuid, file capabilities)."""
     _prctl(_SET_NO_NEW_PRIVS, 1)
+
+
+def keep_capabilities(kept: Collection[int]) -> None:
+    """Give up all others, for what we start too.  Only root has any, and nothing happens without."""
+    for number in range(_CAPABILITIES):
+        if number not in kept:
+            with contextlib.suppress(OSError):  # unknown to this kernel, or not ours to drop
+                _prctl(_CAPBSET_DROP, number)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; then the same for 32 to 63
+    if _libc.capget(header, sets) != 0:
+        return
+    mask = sum(1 << number for number in kept)
+    for index in range(6):
+        sets[index] &= (mask >> (32 * (index // 3))) & 0xFFFFFFFF
+    if _libc.capset(header, sets) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"capset: {os.strerror(number)}")

@@ -127,6 +127,7 @@ def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> N
     ready = landlock.confine(replace(policy, writable=(*policy.writable, *also_writable)))
     desk = Desk(policy, limits, workspace, ready.refuse_commands)
     calls = Calls(channel, desk, run)
+    desk.tell_job_ended = calls.job_ended
     channel.send(ready)
     while True:
         _take(calls, channel.receive())

@@ -6,11 +6,12 @@ from protocol.display import Display
 from protocol.tools.read_file import ReadFile
 from protocol.wire import Status
 from worker.call import Call, Outcome, ToolError
+from worker.files.cancelled import CancelledError
 from worker.files.encodings import BOM, HEAD, binary
 from worker.files.paths import Access, in_words, resolve
 from worker.files.regular import open_regular
-from worker.files.results import CLOSING, closed, counted, preview
-from worker.files.slices import CancelledError, Slice, by_bytes, by_lines
+from worker.files.results import closed, counted, preview, room
+from worker.files.slices import Slice, by_bytes, by_lines
 
 
 def run(arguments: ReadFile, call: Call) -> Outcome:
@@ -32,19 +33,19 @@ def _read(arguments: ReadFile, call: Call, fd: int, what: str) -> Outcome:
     problem = binary(head)
     if problem is not None:
         raise ToolError(f"{what}: {problem}; it has {counted(size, 'byte')} and is not shown")
-    room = max(call.desk.limits.result_cap_bytes - CLOSING, 0)
+    cap = call.desk.limits.result_cap_bytes
     if arguments.byte_offset is not None:
-        return _by_bytes(arguments, fd, max(size, len(head)), room, what)
+        return _by_bytes(arguments, fd, max(size, len(head)), cap, what)
     if not head:
         return Outcome("[the file is empty]", Display("read an empty file"))
-    found = by_lines(fd, arguments.offset, arguments.limit, room, call.cancelled)
+    found = by_lines(fd, arguments.offset, arguments.limit, room(cap), call.cancelled)
     if not found.lines:
         total = found.total or 0
         raise ToolError(f"{what} has {counted(total, 'line')}; offset={arguments.offset} lies behind the end")
     notes = [*_where(found, arguments.offset, size), *found.notes()]
     if arguments.offset == 1 and head.startswith(BOM):
         notes.append("the file starts with a byte order mark, which edits keep")
-    text = closed(found.lines, notes)
+    text = closed(found.lines, notes, cap)
     whole = f"of {found.total} " if found.total not in (None, len(found.lines)) else ""
     summary = f"read {len(found.lines)} {whole}line{'' if found.total == 1 else 's'}"
     return Outcome(text, Display(summary, preview(text)))
@@ -66,11 +67,11 @@ def _where(found: Slice, first: int, size: int) -> list[str]:
     return notes
 
 
-def _by_bytes(arguments: ReadFile, fd: int, size: int, room: int, what: str) -> Outcome:
+def _by_bytes(arguments: ReadFile, fd: int, size: int, cap: int, what: str) -> Outcome:
     first = arguments.byte_offset or 0
     if first >= size:
         raise ToolError(f"{what} has {counted(size, 'byte')}; byte_offset={first} lies behind the end")
-    text, start, end = by_bytes(fd, first, size, room, arguments.limit)
+    text, start, end = by_bytes(fd, first, size, room(cap), arguments.limit)
     more = f"; go on with byte_offset={end}" if end < size else ""
-    whole = closed([text.removesuffix("\n")], [f"bytes {start}-{end} of {size}{more}"])
+    whole = closed([text.removesuffix("\n")], [f"bytes {start}-{end} of {size}{more}"], cap)
     return Outcome(whole, Display(f"read bytes {start}-{end} of {size}", preview(whole)))
