@@ -16,6 +16,15 @@ by call id, and a peer without one sends output as frames.
                                 <- Cancel{call_id}?
     ToolFinished{call_id, ...}  ->
     JobEnded{id, ...}           ->
+
+The zygote, which forks workers, is asked over a socket of its own that keeps message borders; there a
+message is its msgpack alone, and descriptors travel with it.
+
+    zygote                         supervisor
+    ZygoteReady                 ->
+                                <- Fork{id} + the worker's ends of its two sockets
+    Forked{id, pid} + pidfd | NotForked{id, why}  ->
+    Exited{pid, code}           ->                    after all that the worker left behind has been ended
 """
 
 from enum import Enum
@@ -143,6 +152,40 @@ class JobEnded(Struct, frozen=True, tag="job-ended"):
 ToSupervisor = Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded
 
 
+class Fork(Struct, frozen=True, tag="fork"):
+    """A worker is wanted.  Two descriptors come with it: the wire and the second socket."""
+
+    id: int
+
+
+class ZygoteReady(Struct, frozen=True, tag="zygote-ready"):
+    """Everything that workers need is imported."""
+
+    pid: int
+
+
+class Forked(Struct, frozen=True, tag="forked"):
+    """One descriptor comes with it: the worker's pidfd."""
+
+    id: int
+    pid: int
+
+
+class NotForked(Struct, frozen=True, tag="not-forked"):
+    id: int
+    why: str
+
+
+class Exited(Struct, frozen=True, tag="exited"):
+    """A worker is gone, and so is what it had started.  `code`: its exit code, or minus the signal."""
+
+    pid: int
+    code: int
+
+
+FromZygote = ZygoteReady | Forked | NotForked | Exited
+
+
 class FrameError(ValueError):
     """What arrived is no frame of this protocol; the channel can't be used any more."""
 
@@ -166,7 +209,9 @@ class Frames:
                 raise FrameError(f"a frame of {size} bytes; at most {self._max} are allowed")
             if len(buffer) - at - HEADER < size:
                 break
-            found.append(bytes(buffer[at + HEADER : at + HEADER + size]))
+            # One copy: a slice of the buffer itself would be a second one.
+            with memoryview(buffer) as view:
+                found.append(bytes(view[at + HEADER : at + HEADER + size]))
             at += HEADER + size
         if at:
             del buffer[:at]
@@ -181,6 +226,8 @@ class Frames:
 _encoder = msgspec.msgpack.Encoder()
 _to_worker = msgspec.msgpack.Decoder(ToWorker)
 _to_supervisor = msgspec.msgpack.Decoder(ToSupervisor)
+_to_zygote = msgspec.msgpack.Decoder(Fork)
+_from_zygote = msgspec.msgpack.Decoder(FromZygote)
 
 
 def encode(message: ToWorker | ToSupervisor, max_frame: int = MAX_FRAME) -> bytes:
@@ -208,6 +255,27 @@ def decode_to_supervisor(payload: bytes) -> ToSupervisor:
         return _to_supervisor.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:  # the latter: a field nested without end
         raise FrameError(f"not a message for the supervisor: {error}") from error
+
+
+def encode_control(message: Fork | FromZygote) -> bytes:
+    """The message as one datagram between zygote and supervisor."""
+    return _encoder.encode(message)
+
+
+def decode_to_zygote(payload: bytes) -> Fork:
+    """Raises FrameError."""
+    try:
+        return _to_zygote.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise FrameError(f"not a message for the zygote: {error}") from error
+
+
+def decode_from_zygote(payload: bytes) -> FromZygote:
+    """Raises FrameError."""
+    try:
+        return _from_zygote.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise FrameError(f"not a message of the zygote: {error}") from error
 
 
 def agree(hello: Hello) -> int | None:

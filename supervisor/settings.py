@@ -108,6 +108,8 @@ class Settings(Choices, frozen=True, kw_only=True):
     configured: bool = False
     """Whether a flag, the environment or the user's file has named a server."""
     timeout: float | None = None
+    rehearsal: bool = False
+    """A script plays the model's part."""
 
     @property
     def budget(self) -> int:

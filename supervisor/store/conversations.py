@@ -76,7 +76,7 @@ def create(home: Path, workspace: Path, project: str) -> OpenConversation:
     return _opened(id_, directory, lambda: (Transcript(directory / _transcript_name(id_)), empty))
 
 
-def open_conversation(home: Path, id: str) -> OpenConversation:  # noqa: A002 a word of ours
+def open_conversation(home: Path, id: str) -> OpenConversation:
     """Open it to go on with it.
 
     `loaded` then has no open turn, and its notices say what was repaired.  Raises UnknownConversationError,
@@ -103,7 +103,7 @@ def open_conversation(home: Path, id: str) -> OpenConversation:  # noqa: A002 a 
     return _opened(id, directory, repaired)
 
 
-def fork(home: Path, id: str) -> OpenConversation:  # noqa: A002 a word of ours
+def fork(home: Path, id: str) -> OpenConversation:
     """Open a copy under a new id; the original may be in use and is not touched.  Raises as opening does."""
     source = _directory(home, id)
     copy, directory = _new_directory(home)

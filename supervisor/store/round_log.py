@@ -23,8 +23,8 @@ _FARTHEST = 32 * 1024 * 1024
 class Sent(Struct, frozen=True, kw_only=True, tag_field="row", tag="sent"):
     """A request is on its way.
 
-    `kind`: turn, compaction, ...; `body_sha256`: hex, of the whole body; `bytes`: its size; `system`,
-    `tools`, `tail`: digests in texts, empty where the request had none; `estimate`: tokens, calibrated.
+    `kind`: turn, wrap-up or compaction; `body_sha256`: hex, of the whole body; `bytes`: its size; `head`,
+    `ending`: digests in texts of what stood before and behind the messages; `estimate`: tokens, calibrated.
     """
 
     round: int
@@ -32,9 +32,8 @@ class Sent(Struct, frozen=True, kw_only=True, tag_field="row", tag="sent"):
     body_sha256: str
     bytes: int
     kind: str = "turn"
-    system: str = ""
-    tools: str = ""
-    tail: str = ""
+    head: str = ""
+    ending: str = ""
     estimate: int = 0
     time: str = field(default_factory=now)
 
@@ -85,7 +84,7 @@ class RoundLog:
         self._turns = {row.round: row.turn}
         self._write(row)
 
-    def partial(self, round: int, text: str, reasoning: str) -> None:  # noqa: A002 a word of ours
+    def partial(self, round: int, text: str, reasoning: str) -> None:
         size = len(reasoning.encode("utf-8", "replace"))
         self._write(Partial(round=round, turn=self._turns.get(round), text=text, reasoning_bytes=size))
 

@@ -1,1 +1,1 @@
-"""SandboxPolicy -> confined process."""
+"""SandboxPolicy -> confined process; and the end of everything that it started."""

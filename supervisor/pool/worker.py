@@ -1,0 +1,186 @@
+"""One worker as the supervisor sees it: the handshake, its calls, its end.
+
+Nothing here starts a process or decides whether there will be another one; that is workers.py.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import TypeVar, assert_never
+
+import trio
+
+from protocol import wire
+from protocol.conversation import ToolCall
+from protocol.display import Display
+from protocol.policy import Limits, SandboxPolicy
+from protocol.wire import Status, ToolFinished, ToSupervisor
+from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
+from supervisor.pool.zygote import Born, NoWorkerError
+
+M = TypeVar("M", wire.Hello, wire.Ready)
+
+OpenOutput = Callable[[str], tuple[str, int]]
+"""Call id -> the name of a new file in the output directory, and a descriptor to write to it.  May raise
+OSError."""
+
+_FILES_PER_CALL = 8
+"""Output files that one call may ask for: a command and what it leaves running need two."""
+
+EFFECT_UNKNOWN = "The effect of this call is unknown: check before you repeat it."
+
+
+class Running:
+    """A call that a worker has.  `done` is set once `finished` is there."""
+
+    def __init__(self, call: ToolCall, on_output: Callable[[str], None]) -> None:
+        self.call = call
+        self.on_output = on_output
+        self.done = trio.Event()
+        self.finished: ToolFinished | None = None
+
+    def finish(self, finished: ToolFinished) -> None:
+        if self.finished is None:
+            self.finished = finished
+            self.done.set()
+
+
+class Worker:
+    """Takes over what `born` holds.  `live` runs as a task until the worker is gone."""
+
+    def __init__(self, born: Born, open_output: OpenOutput, job_ended: Callable[[str, str], None]) -> None:
+        self.pid = born.pid
+        self._pidfd = born.pidfd
+        self._channel = Channel(born.wire)
+        self._descriptors = born.descriptors
+        self._open_output = open_output
+        self._job_ended = job_ended
+        self._running: dict[str, Running] = {}
+        self._files: dict[str, int] = {}
+        """Call id -> output files so far; every call this worker ever had, as jobs outlive their calls."""
+        self._why = ""
+
+    async def greet(self, policy: SandboxPolicy, limits: Limits) -> wire.Ready:
+        """The handshake, with a deadline.  Raises NoWorkerError."""
+        try:
+            with trio.fail_after(wire.HANDSHAKE_SECONDS):
+                hello = await self._expect(wire.Hello)
+                version = wire.agree(hello)
+                if version is None:
+                    self._channel.post(wire.Nope(f"it speaks versions {hello.min} to {hello.max}"))
+                    raise NoWorkerError(
+                        f"a worker speaks versions {hello.min} to {hello.max} of the protocol, we speak "
+                        f"{wire.VERSION_MIN} to {wire.VERSION_MAX}: two installations are mixed"
+                    )
+                self._channel.post(wire.Welcome(version, policy, limits))
+                return await self._expect(wire.Ready)
+        except trio.TooSlowError:
+            raise NoWorkerError(f"a worker was not ready within {wire.HANDSHAKE_SECONDS:.0f} s") from None
+        except (ChannelClosedError, ValueError) as error:
+            raise NoWorkerError(f"a worker failed before it was ready: {error}") from error
+
+    async def _expect(self, kind: type[M]) -> M:
+        messages = await self._channel.receive()
+        match messages:
+            case [only] if isinstance(only, kind):
+                return only
+        raise ChannelBrokenError(f"it said {type(messages[0]).__name__} instead of {kind.__name__}")
+
+    async def live(self) -> None:
+        """Serve the wire until the worker is gone, by its wire's end or its process's, whichever is first."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._channel.flush)
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            try:
+                await self._channel.read(self._take)
+            except ChannelBrokenError as error:
+                self.kill(str(error))
+            except ChannelClosedError:
+                self.kill("")
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        await trio.lowlevel.wait_readable(self._pidfd)
+        # What it had said before it died is still in the socket, up to the end of it; only a descriptor
+        # that was copied could keep that end away, so reading goes on for a moment only.
+        scope.deadline = trio.current_time() + 1.0
+
+    def _take(self, message: ToSupervisor) -> None:
+        match message:
+            case ToolFinished(call_id=call_id):
+                if running := self._running.get(call_id):
+                    running.finish(message)
+            case wire.ToolOutput(call_id=call_id, text=text):
+                if running := self._running.get(call_id):
+                    running.on_output(text)
+            case wire.OpenOutput(call_id=call_id):
+                self._give_output(call_id)
+            case wire.JobEnded(id=id, line=line):
+                self._job_ended(id, line)
+            case wire.Hello() | wire.Ready():
+                raise ChannelBrokenError(f"it said {type(message).__name__} twice")
+            case _:
+                assert_never(message)
+
+    def _give_output(self, call_id: str) -> None:
+        given = self._files.get(call_id)
+        if given is None or given >= _FILES_PER_CALL:
+            self._channel.post(wire.OutputRefused(call_id, "this call can have no more files"))
+            return
+        try:
+            name, fd = self._open_output(call_id)
+        except OSError as error:
+            self._channel.post(wire.OutputRefused(call_id, str(error)))
+            return
+        try:
+            # Before the message that announces it, so that it is there when the message is read.
+            socket.send_fds(self._descriptors, [call_id.encode()], [fd])
+        except OSError as error:
+            self._channel.post(wire.OutputRefused(call_id, str(error)))
+            return
+        finally:
+            os.close(fd)
+        self._files[call_id] = given + 1
+        self._channel.post(wire.OutputOpened(call_id, name))
+
+    def start(self, running: Running) -> None:
+        """Hand a call over.  Raises ChannelClosedError, FrameError, or ValueError for an id that runs."""
+        call = running.call
+        if call.id in self._running:
+            raise ValueError(f"a call with the id {call.id!r} is running")
+        self._channel.post(wire.RunTool(call.id, call.name, call.arguments))
+        self._running[call.id] = running
+        self._files.setdefault(call.id, 0)
+
+    def forget(self, running: Running) -> None:
+        self._running.pop(running.call.id, None)
+
+    def cancel(self, running: Running) -> None:
+        with contextlib.suppress(ChannelClosedError):
+            self._channel.post(wire.Cancel(running.call.id))
+
+    def kill(self, why: str) -> None:
+        """End it now.  `why` is what its other calls are told."""
+        self._why = self._why or why
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def dismiss(self) -> None:
+        """Close its wire: a worker that is well leaves by itself, with all that it started."""
+        self._channel.shut()
+
+    def bury(self, how: str) -> str:
+        """Close what belonged to it, and finish its calls.  Returns what happened, as a sentence."""
+        self._channel.close()
+        self._descriptors.close()
+        os.close(self._pidfd)
+        words = f"The worker process {how}" + (f": {self._why}" if self._why else "")
+        for running in list(self._running.values()):
+            running.finish(died(running.call, words))
+        return words
+
+
+def died(call: ToolCall, words: str) -> ToolFinished:
+    return ToolFinished(call.id, Status.DIED, f"{words}. {EFFECT_UNKNOWN}", Display(words))

@@ -1,0 +1,1 @@
+"""A process that serves the supervisor: its wire, its calls, its life."""

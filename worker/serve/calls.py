@@ -1,0 +1,171 @@
+"""The calls of one worker: a thread for each, and exactly one ToolFinished whatever the tool does.
+
+The main thread reads the wire and only hands things over, so that a Cancel is heard at once; tools are
+blocking functions.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from protocol.display import Display
+from protocol.tools.catalog import Arguments, ArgumentsError, decode
+from protocol.wire import (
+    FrameError,
+    JobEnded,
+    OpenOutput,
+    OutputOpened,
+    OutputRefused,
+    RunTool,
+    Status,
+    ToolFinished,
+    ToolOutput,
+)
+from worker.call import Call, Desk, Outcome, ToolError
+from worker.serve.channel import Channel
+
+Registry = Callable[[Arguments, Call], Outcome]
+"""Runs the tool whose arguments these are."""
+
+_OUTPUT_SECONDS = 10.0
+"""How long a call waits for a file for its whole output."""
+_SUMMARY_CHARACTERS = 200
+
+
+class _Wanted:
+    """A file that a call waits for.  The main thread answers, the call's thread takes."""
+
+    def __init__(self) -> None:
+        self._answered = threading.Event()
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._file: tuple[str, int] | None = None
+        self._why = "the supervisor did not answer"
+
+    def opened(self, name: str, fd: int) -> None:
+        with self._lock:
+            if self._given_up:
+                os.close(fd)
+                return
+            self._file = (name, fd)
+        self._answered.set()
+
+    def refused(self, why: str) -> None:
+        self._why = why
+        self._answered.set()
+
+    def take(self) -> tuple[str, int]:
+        self._answered.wait(_OUTPUT_SECONDS)
+        with self._lock:
+            self._given_up = True
+            if self._file is None:
+                raise ToolError(f"no file could be had for the whole output: {self._why}")
+            return self._file
+
+
+class Calls:
+    """`desk` is shared by all calls; `run` is the registry."""
+
+    def __init__(self, channel: Channel, desk: Desk, run: Registry) -> None:
+        self._channel = channel
+        self._desk = desk
+        self._run = run
+        self._cancels: dict[str, threading.Event] = {}
+        self._wanted: dict[str, _Wanted] = {}
+
+    def start(self, asked: RunTool) -> None:
+        cancelled = self._cancels[asked.call_id] = threading.Event()
+        threading.Thread(target=self._play, args=(asked, cancelled), name=asked.name, daemon=True).start()
+
+    def cancel(self, call_id: str) -> None:
+        """A call that has ended, or never was, is passed over: its ToolFinished is on its way."""
+        if event := self._cancels.get(call_id):
+            event.set()
+
+    def output_opened(self, answer: OutputOpened) -> None:
+        fd = self._channel.descriptor(answer.call_id)
+        if wanted := self._wanted.pop(answer.call_id, None):
+            wanted.opened(answer.name, fd)
+        else:
+            os.close(fd)
+
+    def output_refused(self, answer: OutputRefused) -> None:
+        if wanted := self._wanted.pop(answer.call_id, None):
+            wanted.refused(answer.why)
+
+    def job_ended(self, job: str, line: str) -> None:
+        self._channel.send(JobEnded(job, line))
+
+    def _play(self, asked: RunTool, cancelled: threading.Event) -> None:
+        call_id = asked.call_id
+        with _Boundary() as boundary:
+            call = Call(
+                id=call_id,
+                desk=self._desk,
+                cancelled=cancelled,
+                say=lambda text: self._say(call_id, text),
+                open_output=lambda: self._open_output(call_id),
+            )
+            boundary.outcome = self._run(decode(asked.name, asked.arguments), call)
+        self._cancels.pop(call_id, None)
+        self._finish(call_id, boundary.outcome)
+
+    def _finish(self, call_id: str, outcome: Outcome) -> None:
+        text, display, status, background, paths = (
+            outcome.text,
+            outcome.display,
+            outcome.status,
+            outcome.background,
+            outcome.paths,
+        )
+        try:
+            self._channel.send(ToolFinished(call_id, status, text, display, background, paths))
+        except (FrameError, UnicodeEncodeError) as error:
+            # The tool has run all the same, and that must be said.
+            words = f"The tool ran ({status.value}), but its result can't be sent: {_plain(str(error))}"
+            self._channel.send(ToolFinished(call_id, Status.FAILED, words, _line(words)))
+
+    def _say(self, call_id: str, text: str) -> None:
+        self._channel.offer(ToolOutput(call_id, _plain(text)))
+
+    def _open_output(self, call_id: str) -> tuple[str, int]:
+        wanted = self._wanted[call_id] = _Wanted()
+        self._channel.send(OpenOutput(call_id))
+        return wanted.take()
+
+
+class _Boundary:
+    """Where a tool's exceptions end and become an outcome; a worker never dies of one."""
+
+    def __init__(self) -> None:
+        self.outcome = Outcome("", Display(""), Status.FAILED)
+
+    def __enter__(self) -> "_Boundary":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is not None:
+            self.outcome = _failure(error)
+        return True
+
+
+def _failure(error: BaseException) -> Outcome:
+    if isinstance(error, ToolError):
+        return Outcome(_plain(str(error)), _line(str(error)), error.status)
+    if isinstance(error, ArgumentsError):
+        return Outcome(_plain(str(error)), _line(str(error)), Status.REFUSED)
+    words = f"The tool failed unexpectedly: {type(error).__name__}: {error}. Its effect is unknown."
+    return Outcome(_plain(words), _line(words), Status.FAILED)
+
+
+def _line(text: str) -> Display:
+    lines = _plain(text).splitlines() or [""]
+    return Display(lines[0][:_SUMMARY_CHARACTERS])
+
+
+def _plain(text: str) -> str:
+    """The text with lone surrogates spelled out, which no frame can hold."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,149 @@
+"""The life of a worker process: what it makes of itself, the handshake, the loop, the end.
+
+Blocking code on purpose: a worker that runs tools waits for one thing in each thread, so it needs no event
+loop, and a process without one is ready sooner and smaller.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, assert_never
+
+from msgspec.structs import replace
+
+from protocol.wire import (
+    HANDSHAKE_SECONDS,
+    VERSION_MAX,
+    VERSION_MIN,
+    Cancel,
+    FrameError,
+    Hello,
+    Nope,
+    OutputOpened,
+    OutputRefused,
+    RunTool,
+    ToWorker,
+    Welcome,
+)
+from worker.call import Desk
+from worker.sandbox import landlock, prctl, tree
+from worker.serve.calls import Calls, Registry
+from worker.serve.channel import Channel, PeerGoneError
+
+_END_SECONDS = 2.0
+"""How long a worker that ends tries to end its commands; what is left then is for the zygote."""
+_OOM_SCORE = 500
+"""Workers and commands are given up before the user's other programs."""
+_LOWEST_FREE = 3
+"""Descriptors 0 to 2 are the standard streams; a stray print into one must never reach the wire."""
+
+LEFT, BROKEN = 0, 1
+"""Exit codes: the supervisor closed the wire; the wire or the sandbox failed."""
+
+
+def nothing() -> None:
+    """The hook of a worker that nobody measures."""
+
+
+def away_from_streams(fd: int) -> int:
+    """The same open file above the standard streams, closed on exec."""
+    if fd >= _LOWEST_FREE:
+        os.set_inheritable(fd, False)
+        return fd
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST_FREE)
+
+
+def settle(parent: int | None) -> None:
+    """Make this process a worker: a session of its own, nothing to read, adopter of its commands' orphans.
+
+    `parent`: the pid whose end is ours too; None where this process was not forked by a zygote.
+    """
+    with contextlib.suppress(PermissionError):  # leads a group already
+        os.setsid()
+    prctl.adopt_orphans()
+    if parent is not None:
+        prctl.die_with_parent(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(LEFT)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
+    prctl.hide_memory()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+
+
+def serve(
+    wire: int,
+    descriptors: int | None,
+    run: Registry,
+    before_leaving: Callable[[], None] = nothing,
+    also_writable: tuple[str, ...] = (),
+) -> NoReturn:
+    """Serve until the supervisor is gone, end what was started, and exit.
+
+    `wire`, `descriptors`: connected sockets of this process.  `before_leaving` is called last and may write
+    below `also_writable`; both are for measuring.
+    """
+
+    def leave(code: int) -> NoReturn:
+        tree.end_children(_END_SECONDS)
+        before_leaving()
+        os._exit(code)
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        leave(LEFT)
+
+    signal.signal(signal.SIGTERM, told)
+    second = None if descriptors is None else socket.socket(fileno=descriptors)
+    channel = Channel(socket.socket(fileno=wire), second)
+    try:
+        _serve(channel, run, also_writable)
+    except PeerGoneError:
+        leave(LEFT)
+    except (FrameError, TimeoutError, OSError) as error:
+        # To the zygote's stderr, whose end the supervisor reads when something dies.
+        os.write(2, f"worker {os.getpid()}: {type(error).__name__}: {error}\n".encode(errors="replace"))
+        leave(BROKEN)
+
+
+def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> NoReturn:
+    channel.send(Hello(VERSION_MIN, VERSION_MAX, "", os.getpid()))
+    match channel.receive(HANDSHAKE_SECONDS):
+        case Welcome(policy=policy, limits=limits):
+            pass
+        case Nope(why=why):
+            raise FrameError(f"the supervisor refuses: {why}")
+        case other:
+            raise FrameError(f"expected a welcome, got {type(other).__name__}")
+    workspace = Path(policy.workspace)
+    os.chdir(workspace)
+    ready = landlock.confine(replace(policy, writable=(*policy.writable, *also_writable)))
+    desk = Desk(policy, limits, workspace, ready.refuse_commands)
+    calls = Calls(channel, desk, run)
+    desk.tell_job_ended = calls.job_ended
+    channel.send(ready)
+    while True:
+        _take(calls, channel.receive())
+
+
+def _take(calls: Calls, message: ToWorker) -> None:
+    match message:
+        case RunTool():
+            calls.start(message)
+        case Cancel(call_id=call_id):
+            calls.cancel(call_id)
+        case OutputOpened():
+            calls.output_opened(message)
+        case OutputRefused():
+            calls.output_refused(message)
+        case Welcome() | Nope():
+            raise FrameError("a second welcome")
+        case _:
+            assert_never(message)
