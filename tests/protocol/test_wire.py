@@ -90,8 +90,8 @@ def test_a_message_for_the_supervisor_arrives_as_it_was_sent(message: wire.ToSup
 @given(
     st.one_of(
         st.builds(wire.ZygoteReady, st.integers(1, 2**22)),
-        st.builds(wire.Forked, st.integers(0), st.integers(1, 2**22)),
-        st.builds(wire.NotForked, st.integers(0), texts),
+        st.builds(wire.Forked, st.integers(0, 2**31), st.integers(1, 2**22)),
+        st.builds(wire.NotForked, st.integers(0, 2**31), texts),
         st.builds(wire.Exited, st.integers(1, 2**22), st.integers(-64, 255)),
     )
 )
