@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from protocol.policy import Limits
 from protocol.wire import Status
@@ -116,6 +117,19 @@ def test_the_environment_is_the_policy_s_and_ours_and_nothing_else(
     }
     assert (found["TERM"], found["POLIER_OUTPUT"]) == ("dumb", str(desk.output))
     assert found["TMPDIR"] == desk.desk.policy.tmp
+
+
+def test_no_start_file_is_read(tmp_path: Path) -> None:
+    for name in (".bashrc", ".bash_profile", ".profile", "named"):
+        (tmp_path / name).write_text("echo a start file was read\n")
+    with command_desk(tmp_path) as desk:
+        environment = (
+            *desk.desk.policy.environment,
+            ("BASH_ENV", str(tmp_path / "named")),
+            ("SHELLOPTS", "noexec"),
+        )
+        desk.desk.policy = structs.replace(desk.desk.policy, environment=environment)
+        assert desk.run("echo only this").text == "only this"
 
 
 @pytest.mark.parametrize(
@@ -231,6 +245,7 @@ def test_a_workspace_that_is_gone_is_an_error_in_words(desk: CommandDesk) -> Non
         ("printf 'before\\n'; kill -TERM $$", Status.FAILED, "before\nkilled by SIGTERM (143)"),
         ("printf 'before\\n'; exit 7", Status.DONE, "before\nexit code 7"),
         ("exit 124", Status.DONE, "exit code 124"),
+        ("", Status.DONE, "(no output, exit code 0)"),
         ("true", Status.DONE, "(no output, exit code 0)"),
         ("echo out; echo err >&2", Status.DONE, "out\nerr"),
     ],
