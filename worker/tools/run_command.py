@@ -82,12 +82,13 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             desk.cwd = workspace
         try:
             shell = start(script, str(desk.cwd), environment, with_input=with_input)
-        except OSError as error:
-            at = f" in {desk.cwd}"
-            desk.cwd = workspace
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            at, desk.cwd = desk.cwd, workspace
             raise ToolError(
-                f"bash can't be started{at}: {error.strerror}. The next command starts in {workspace}."
+                f"bash can't be started in {at}: {error.strerror}. The next command starts in {workspace}."
             ) from error
+        except OSError as error:
+            raise ToolError(f"bash can't be started: {error.strerror}") from error
         desk.shells.add(shell.pid)
     return shell
 
@@ -111,9 +112,10 @@ def _background(command: str, call: Call, running: Running, record: Record, note
                 Status.CANCELLED,
             )
     job.let_go()
+    background = () if job.how else job.lines()
     _, first = job.read(0, FIRST_BYTES)
     text = shown(first).rstrip("\n")
-    if job.how:
+    if not background:
         state = f"{job.id} is already over: {job.how}"
     else:
         state = f"{job.id} runs in the background, pid {running.shell.pid}"
@@ -123,7 +125,7 @@ def _background(command: str, call: Call, running: Running, record: Record, note
     return Outcome(
         "\n".join(lines),
         Display(state, preview=text[:2000]),
-        background=() if job.how else job.lines(),
+        background=background,
     )
 
 
