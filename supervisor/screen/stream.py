@@ -68,7 +68,7 @@ class OpenText:
         at, used = len(lines), 0
         while at > 0:
             needed = rows(lines[at - 1], columns)
-            if used + needed > height - 1:
+            if used + needed > height:
                 break
             used += needed
             at -= 1

@@ -90,7 +90,11 @@ def open_conversation(home: Path, id: str) -> OpenConversation:
         found = load(path)
         last = round_log.last(directory / "rounds.jsonl")
         transcript = Transcript(path, found.seq)
-        loaded = _closed(found, last, transcript)
+        try:
+            loaded = _closed(found, last, transcript)
+        except StoreError:
+            transcript.close()
+            raise
         notices = (*([torn] if torn else []), *loaded.notices)
         return transcript, msgspec.structs.replace(
             loaded, round=max(loaded.round, last.round), notices=notices

@@ -48,6 +48,7 @@ class Terminal:
         self.screen = AnsweringScreen(columns, rows, self._answer)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
+        self._sent_at = 0
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(self.slave)
@@ -67,13 +68,19 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
+        try:
+            if self.process.poll() is None:
+                self.process.terminate()
+                self.wait_for_exit()
+        finally:
             self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
+            self.process.wait()
+            os.close(self.master)
+            os.close(self.slave)
 
     def send(self, text: str) -> None:
+        """Type.  `wait_for_raw` looks at what is written from here on."""
+        self._sent_at = len(self.raw)
         os.write(self.master, text.encode())
 
     def signal(self, number: int) -> None:
@@ -90,7 +97,7 @@ class Terminal:
         return self._until(lambda: text not in self.text(), f"{text!r} to leave the screen")
 
     def wait_for_raw(self, data: bytes) -> None:
-        self._until(lambda: data in self.raw, f"{data!r} to be written")
+        self._until(lambda: data in self.raw[self._sent_at :], f"{data!r} to be written")
 
     def wait_for_exit(self) -> int:
         """The exit code; what is still written is read."""

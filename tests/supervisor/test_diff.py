@@ -1,3 +1,5 @@
+"""A unified diff as a person reads it."""
+
 import difflib
 import re
 

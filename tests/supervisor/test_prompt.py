@@ -1,3 +1,5 @@
+"""The prompt as a measuring instrument."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

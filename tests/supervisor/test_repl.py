@@ -1,3 +1,5 @@
+"""The REPL as a person meets it: keys, signals, screens, through a real terminal."""
+
 import os
 import signal
 import subprocess
@@ -200,7 +202,9 @@ def test_a_line_that_is_ended_before_the_conversation_is_open_is_played(stage: S
 def test_ctrl_c_calls_a_line_back_that_waits_for_the_conversation(stage: Stage, gate: str) -> None:
     terminal = stage(gate)
     terminal.wait_for("You ❯", "a setting was ignored")
-    terminal.send("early\r")
+    terminal.send("early")
+    terminal.wait_for("You ❯ early")
+    terminal.send("\r")
     terminal.wait_for_raw(b"\x1b[?2004l")  # the editor has left
     terminal.signal(signal.SIGINT)
     open_gate(gate)

@@ -1,3 +1,5 @@
+"""What stands on the screen while a session tells its events; drawn by a real terminal's rules."""
+
 import pyte
 import pytest
 
