@@ -20,6 +20,9 @@ PREVIEW_LINES = 6
 DIFF_LINES = 40
 """Lines of a diff that are shown folded: most edits whole, a rewritten file not."""
 
+PREVIEWED = ("run_command", "jobs")
+"""Calls whose output is worth a folded preview; of a file that was read one line says enough."""
+
 SUBJECTS = ("command", "path", "pattern", "glob", "action", "id")
 """The arguments that say what a call is about, the most telling first."""
 
@@ -66,6 +69,8 @@ def _below(event: ToolFinished, terminal: Terminal, show: str, harmless: Callabl
     if event.display.diff:
         text = harmless(event.display.diff.replace("\r\n", "\n"))
         return drawn(text, terminal, "  ", None if whole else DIFF_LINES)
+    if not whole and event.name not in PREVIEWED:
+        return []
     return preview(harmless(event.display.preview.replace("\r\n", "\n")), terminal, whole=whole)
 
 

@@ -93,6 +93,10 @@ class Terminal:
         """Until all of them are on the screen; the screen."""
         return self._until(lambda: all(text in self.text() for text in texts), f"{texts} on the screen")
 
+    def wait_for_last_line(self, text: str) -> str:
+        """Until the last line that is not empty has it: where the prompt is, and nothing before it counts."""
+        return self._until(lambda: text in self.text().rstrip().rpartition("\n")[2], f"{text!r} at the end")
+
     def wait_until_gone(self, text: str) -> str:
         return self._until(lambda: text not in self.text(), f"{text!r} to leave the screen")
 
