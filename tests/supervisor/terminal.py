@@ -69,19 +69,26 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.process.poll() is None:
+            if self.master >= 0 and self.process.poll() is None:
                 self.process.terminate()
                 self.wait_for_exit()
         finally:
             self.process.kill()
             self.process.wait()
-            os.close(self.master)
-            os.close(self.slave)
+            if self.master >= 0:
+                os.close(self.master)
+                os.close(self.slave)
 
     def send(self, text: str) -> None:
         """Type.  `wait_for_raw` looks at what is written from here on."""
         self._sent_at = len(self.raw)
         os.write(self.master, text.encode())
+
+    def vanish(self) -> None:
+        """The window is closed."""
+        os.close(self.slave)
+        os.close(self.master)
+        self.master = -1
 
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)

@@ -153,6 +153,15 @@ def test_a_sigterm_in_a_turn_ends_it_and_closes_the_session(repl: Terminal) -> N
     assert repl.restored()
 
 
+@pytest.mark.parametrize("line", ["", "forever\r"])
+def test_a_terminal_that_goes_away_ends_the_program(repl: Terminal, line: str) -> None:
+    if line:
+        repl.send(line)
+        repl.wait_for("half an answer")
+    repl.vanish()
+    assert repl.process.wait(timeout=20) in (0, HUNG_UP)
+
+
 def test_a_sigterm_while_a_conversation_is_being_opened_ends_the_program(stage: Stage) -> None:
     terminal = stage("never")
     terminal.wait_for("You ❯", "a setting was ignored")

@@ -147,10 +147,22 @@ def test_an_unknown_conversation_is_one_clear_line(tmp_path: Path, url: str) -> 
         assert terminal.restored()
 
 
-def test_no_server_is_an_error_that_keeps_the_session(tmp_path: Path) -> None:
-    with agent(tmp_path, "http://127.0.0.1:9") as terminal:
+def test_a_server_that_refuses_is_an_error_that_keeps_the_session(tmp_path: Path, url: str) -> None:
+    with agent(tmp_path, f"{url}/nowhere") as terminal:
         terminal.wait_for("You 1 ❯ 0%")
         terminal.send("hello\r")
-        terminal.wait_for("127.0.0.1:9")
+        terminal.wait_for("nothing was kept of this turn", "nowhere")
         terminal.wait_for_last_line("You 1 ❯ 0% hello")
-        assert os.listdir(tmp_path / "home" / "sessions")
+
+
+def test_a_piped_line_is_played_without_a_terminal(tmp_path: Path, url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "supervisor", "--base-url", url, "--workspace", str(tmp_path)],
+        input=b"hello\n",
+        capture_output=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "AGENT_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path)},
+    )
+    assert b"Yes, I am here." in done.stdout
+    assert b"\x1b" not in done.stdout
