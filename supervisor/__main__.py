@@ -91,8 +91,7 @@ def _explain(error: BaseException) -> int:
         return READER_GONE
     from supervisor.crash import record
 
-    words = f"{type(found[0]).__name__}: {found[0]}".rstrip(": ")
-    complain(f"this is a fault of the program, not yours: {words[:300]}; {record(error)}")
+    complain(record(error, found[0]))
     return FAILED
 
 

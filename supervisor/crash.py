@@ -17,11 +17,21 @@ from supervisor.settings import Flags, load, read_key
 from supervisor.version import VERSION
 
 
-def record(error: BaseException) -> str:
-    """Write the file; the words that say where it lies, or why there is none."""
+SHOWN = 300
+"""Characters of the error's own words in the line; the file has them all."""
+
+
+def record(error: BaseException, cause: BaseException) -> str:
+    """Write the file; the line that names the cause and where the file lies, or why there is none."""
     key, directory = _place()
+    masks = Masks(key, known_shapes=True)
+    words = masks.mask_all(f"{type(cause).__name__}: {cause}".rstrip(": "))[:SHOWN]
     head = f"polier {VERSION}, Python {platform.python_version()}, {platform.platform()}\n\n"
-    text = Masks(key, known_shapes=True).mask_all(head + "".join(traceback.format_exception(error)))
+    text = masks.mask_all(head + "".join(traceback.format_exception(error)))
+    return f"this is a fault of the program, not yours: {words}; {_written(directory, text)}"
+
+
+def _written(directory: Path, text: str) -> str:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

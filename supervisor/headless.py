@@ -60,6 +60,9 @@ from supervisor.wiring import open_session
 CLOSING_SECONDS = 10.0
 """From the first reason to stop to giving up on an orderly end; a tool gets 2 s to leave, its worker 2."""
 
+SHOWN = 200
+"""Characters of a withdrawn task that its error names."""
+
 WHY = {
     TIMEOUT: "the time limit of this run was reached",
     INTERRUPTED: "interrupted by the user",
@@ -120,6 +123,7 @@ class Front:
         self._talks = os.isatty(2) and not json
         self._seq = 0
         self._conversation = ""
+        self._task = ""
         self._turns = 0
         self._rounds = 0
         self._usage = Usage()
@@ -154,6 +158,8 @@ class Front:
         match event:
             case SessionStarted():
                 self._conversation = event.conversation
+            case TurnStarted():
+                self._task = event.text if len(event.text) <= SHOWN else event.text[: SHOWN - 1] + "…"
             case TurnFinished():
                 self._turns += event.reason is not StopReason.WITHDRAWN
                 self._rounds += event.rounds
@@ -168,6 +174,8 @@ class Front:
                     self.out.write(encoded(event.text.rstrip("\n") + "\n", self.out.encoding))
                 if event.error:
                     complain(event.error)
+                if event.reason is StopReason.WITHDRAWN:
+                    complain(f"nothing of a reply had arrived, so the task was withdrawn: {self._task}")
             case Notice():
                 complain(event.text)
             case ReplyRetried():
@@ -289,12 +297,16 @@ def _load(options: RunOptions) -> Loaded:
         model=options.model,
         base_url=options.base_url,
         workspace=options.workspace,
+        timeout=options.timeout,
         max_tool_rounds=options.max_tool_rounds,
     )
     cwd = Path()
     with suppress(OSError):  # the current directory was removed; --workspace may still name another
         cwd = Path.cwd()
-    return load(flags, os.environ, cwd)
+    loaded = load(flags, os.environ, cwd)
+    if os.environ.get("AGENT_REHEARSAL"):  # set by the rehearsal for its child: the events say so
+        return Loaded(msgspec.structs.replace(loaded.settings, rehearsal=True), loaded.notices)
+    return loaded
 
 
 def _visible(line: bytes) -> bytes:

@@ -7,6 +7,7 @@ editor for HTTP.  What is *not* here: parsing (options.py, commands.py), errors'
 import gc
 import os
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -63,13 +64,21 @@ def sessions(every: bool) -> int:
     _prepare()
     from supervisor.settings import Flags, load
     from supervisor.store.listing import listing
-    from supervisor.streams import encoded
 
     _imported()
     settings = load(Flags(), os.environ, Path.cwd()).settings
-    for listed in listing(settings.home, None if every else settings.project):
-        sys.stdout.buffer.write(encoded(f"{listed}\n", sys.stdout.encoding))
-    sys.stdout.flush()
+    found = listing(settings.home, settings.project)
+    for listed in found:
+        if listed.here or every:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(listed.time))
+            turns = "  ?" if listed.turns is None else f"{listed.turns:3}"
+            where = "" if listed.here else f"  ({listed.workspace})"
+            _print(f"{listed.id}  {when}  {turns} turns  {listed.title}{where}")
+    others = sum(not listed.here for listed in found)
+    if not any(listed.here for listed in found):
+        _print("no conversation of this project yet; start one with: agent")
+    if others and not every:
+        _print(f"{others} of other projects: agent sessions --all")
     return 0
 
 
@@ -102,6 +111,14 @@ def _stub_command_line_of_httpx() -> None:
     stub = ModuleType("httpx._main")
     stub.__dict__["main"] = main
     sys.modules.setdefault("httpx._main", stub)
+
+
+def _print(line: str) -> None:
+    from supervisor.streams import encoded
+
+    if sys.stdout is not None:
+        sys.stdout.buffer.write(encoded(line + "\n", sys.stdout.encoding))
+        sys.stdout.flush()
 
 
 def _run_repl(options: ReplOptions) -> int:

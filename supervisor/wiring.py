@@ -35,6 +35,7 @@ from supervisor.session.telling import Teller
 from supervisor.settings import Settings
 from supervisor.store import conversations, listing
 from supervisor.store.conversations import OpenConversation
+from supervisor.store.disk import private_directory
 
 
 @asynccontextmanager
@@ -120,9 +121,9 @@ class _PoolListener:
 
 def _private_tmp(home: Path, id: str) -> Path:
     """A new directory for what tools put into $TMPDIR, gone with the session."""
-    tmp = home / "tmp" / id
+    tmp = private_directory(home / "tmp") / id
     shutil.rmtree(tmp, ignore_errors=True)  # what a killed session left
-    tmp.mkdir(mode=0o700, parents=True)
+    tmp.mkdir(mode=0o700)
     return tmp
 
 

@@ -82,18 +82,20 @@ class Reading:
                 f"{self._url} sent {error}; ask for less at once", partial=self._assembly.partial()
             )
             return Want.NOTHING
-        if payloads and not self._join(payloads):
+        self._failure = self._join(payloads) if payloads else None
+        if self._failure is not None:
             return Want.NOTHING
         return Want.END if self._events.done else Want.MORE
 
     def ended(self) -> Completion | Failure:
         """The HTTP body is over: what that makes of the reply."""
-        done = self._events.done or self._whole is not None
-        payloads = self._events.close() if self._whole is None else [bytes(self._whole.strip(_BLANK))]
-        if self._failure is None and payloads:
-            self._join(payloads)
         if self._failure is not None:
             return self._failure
+        done = self._events.done or self._whole is not None
+        payloads = self._events.close() if self._whole is None else [bytes(self._whole.strip(_BLANK))]
+        failure = self._join(payloads) if payloads else None
+        if failure is not None:
+            return failure
         if not self.events:
             if not self._first or (self._events.done and not self._payloads):
                 return EmptyReplyError(f"{self._url} answered with nothing at all; try again")
@@ -127,8 +129,8 @@ class Reading:
         waited = seconds(first_event_seconds)
         return SilenceError(f"{self._url} sent nothing{queued} for {waited}; try again later")
 
-    def _join(self, payloads: list[bytes]) -> bool:
-        """Join the events and tell of what they brought; False where they are a failure."""
+    def _join(self, payloads: list[bytes]) -> Failure | None:
+        """Join the events and tell of what they brought; the failure that they are, if they are one."""
         self._payloads += len(payloads)
         try:
             delta = self._assembly.take(payloads)
@@ -137,19 +139,16 @@ class Reading:
             partial = self._assembly.partial()
             if partial.seen:
                 broke = f"{self._url} broke off the reply: {excerpt(words)}; try again"
-                self._failure = BrokenStreamError(broke, partial=partial)
-            else:
-                self._failure = classified(status, words, self._url)
+                return BrokenStreamError(broke, partial=partial)
+            return classified(status, words, self._url)
         except ChunkError as error:
             why = f"{self._url} sent what is no part of a reply ({excerpt(str(error), 120)})"
             if self.events:
-                self._failure = BrokenStreamError(f"{why}; try again", partial=self._assembly.partial())
-            else:
-                self._failure = NotAModelServerError(f"{why}: {excerpt(self._first)}; check the base URL")
-        else:
-            if delta is not None:
-                self._on_delta(delta)
-        return self._failure is None
+                return BrokenStreamError(f"{why}; try again", partial=self._assembly.partial())
+            return NotAModelServerError(f"{why}: {excerpt(self._first)}; check the base URL")
+        if delta is not None:
+            self._on_delta(delta)
+        return None
 
     def _judged(self) -> Completion | Failure:
         """A reply that has ended: is there anything in it."""

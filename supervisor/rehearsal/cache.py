@@ -55,7 +55,8 @@ class PromptCache:
         self._seen: dict[bytes, int] = {}
 
     def request(self, marks: Sequence[Mark]) -> int:
-        """The tokens of this prompt that are hits; then it is stored.  `marks`: one per message, in order."""
+        """The tokens of this prompt that are hits; then it is stored.  `marks`: one per message,
+        in order, at least one."""
         hit = 0
         for mark in reversed(marks):
             if mark.digest in self._units:
@@ -64,8 +65,7 @@ class PromptCache:
             self._seen[mark.digest] = self._seen.get(mark.digest, 0) + 1
             if self._seen[mark.digest] == 2:
                 self._units.add(mark.digest)
-        if marks:
-            self._units.add(marks[-1].digest)
+        self._units.add(marks[-1].digest)
         return hit // STEP * STEP
 
     def reply(self, mark: Mark) -> None:

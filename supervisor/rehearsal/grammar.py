@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from supervisor.rehearsal.cache import Mark, extended
-from supervisor.rehearsal.refusal import misshapen, refuse
+from supervisor.rehearsal.refusal import misshapen, refuse, unparsable
 
 ROLES = ("system", "user", "assistant", "tool", "latest_reminder")
 
@@ -40,8 +40,11 @@ class Checked(Struct, frozen=True):
 
 
 def decoded(raw: bytes, index: int) -> dict[str, object]:
-    """The message, which is JSON already, its shape checked.  Raises RefusedError."""
-    message: object = msgspec.json.decode(raw)
+    """The message, its shape checked.  Raises RefusedError."""
+    try:
+        message: object = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unparsable(error, len(raw)) from error
     if not isinstance(message, dict):
         raise misshapen(f"messages[{index}]: invalid type: {_kind(message)}, expected a message")
     role = message.get("role")

@@ -1,5 +1,7 @@
 """A refusal as DeepSeek words it."""
 
+import re
+
 import msgspec
 from msgspec import Struct
 
@@ -28,6 +30,14 @@ class RefusedError(Exception):
 def refuse(message: str) -> RefusedError:
     """The usual one: 400, invalid_request_error."""
     return RefusedError(Refusal(message))
+
+
+def unparsable(error: Exception, size: int) -> RefusedError:
+    """For what msgspec could not decode; the place is the byte that it names, else the end."""
+    place = re.search(r"\(byte (\d+)\)", str(error))
+    column = int(place[1]) + 1 if place else size
+    why = str(error).removeprefix("JSON is malformed: ").partition(" (byte")[0]
+    return refuse(f"Failed to parse the request body as JSON: {why} at line 1 column {column}")
 
 
 def misshapen(why: str) -> RefusedError:

@@ -23,6 +23,9 @@ from supervisor.rehearsal.tour import FILES, TASK, script
 PROGRAM = Path(__file__).parents[2]
 """What has to be on the path of a Python that shall find these packages."""
 
+SETTINGS = 'show_tool_results = "preview"\n'
+"""A person who watches shall see what a command printed, not only that it did."""
+
 _decoder = msgspec.json.Decoder(AnyEvent)
 
 
@@ -63,6 +66,9 @@ def set_up() -> Iterator[Stage]:
         workspace.mkdir()
         for name, text in FILES.items():
             (workspace / name).write_text(text, encoding="utf-8")
+        settings = scratch / "config" / "polier" / "settings.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(SETTINGS, encoding="utf-8")
         plan = scratch / "script.json"
         plan.write_bytes(msgspec.json.encode(script()))
         requests = scratch / "requests.jsonl"
@@ -122,6 +128,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_")}
     kept.pop("DEEPSEEK_API_KEY", None)
     kept["AGENT_HOME"] = str(scratch / "state")
+    kept["AGENT_REHEARSAL"] = "1"
     kept["XDG_CONFIG_HOME"] = str(scratch / "config")
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PROGRAM), kept.get("PYTHONPATH", ""))))
     return kept

@@ -16,7 +16,7 @@ from msgspec import Struct
 from supervisor.rehearsal import grammar
 from supervisor.rehearsal.cache import Mark, beginning, tokens_of
 from supervisor.rehearsal.grammar import Checked, decoded, follow
-from supervisor.rehearsal.refusal import Refusal, RefusedError, misshapen, refuse
+from supervisor.rehearsal.refusal import Refusal, RefusedError, misshapen, refuse, unparsable
 from supervisor.rehearsal.script import Script
 
 MAX_OUTPUT = 393_216
@@ -157,10 +157,7 @@ def _options(body: bytes) -> Options:
     except msgspec.ValidationError as error:
         raise misshapen(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        place = re.search(r"\(byte (\d+)\)", str(error))
-        column = int(place[1]) + 1 if place else len(body)
-        why = str(error).removeprefix("JSON is malformed: ").partition(" (byte")[0]
-        raise refuse(f"Failed to parse the request body as JSON: {why} at line 1 column {column}") from error
+        raise unparsable(error, len(body)) from error
     if not options.messages:
         raise misshapen("messages: invalid length 0, expected at least one message")
     if options.thinking is not None and options.thinking.type not in ("enabled", "disabled"):
@@ -217,8 +214,7 @@ def _scope(options: Options) -> Mark:
 
 
 def _unchecked(options: Options, scope: Mark) -> Accepted:
-    size = sum(len(bytes(raw)) for raw in options.messages)
-    last: object = msgspec.json.decode(options.messages[-1])
-    role = last.get("role") if isinstance(last, dict) else ""
-    text = last.get("content") if isinstance(last, dict) else ""
-    return Accepted(options, (Mark(scope.digest, tokens_of(size)),), str(role), str(text))
+    raws = options.messages
+    last = decoded(bytes(raws[-1]), len(raws) - 1)
+    mark = Mark(scope.digest, tokens_of(sum(len(bytes(raw)) for raw in raws)))
+    return Accepted(options, (mark,), str(last["role"]), str(last.get("content")))

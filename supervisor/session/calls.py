@@ -116,9 +116,11 @@ class SessionTools:
             words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
             finished(wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display("unknown tool")))
             return
-        await self._pool.run(
-            call, finished, lambda text: self._tell(ToolOutputDelta(call_id=call.id, text=text))
-        )
+
+        def printed(text: str) -> None:
+            self._tell(ToolOutputDelta(call_id=call.id, text=self._mask(text)))
+
+        await self._pool.run(call, finished, printed)
 
     def _masked(self, display: Display) -> Display:
         return Display(

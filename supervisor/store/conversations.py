@@ -76,7 +76,7 @@ def create(home: Path, workspace: Path, project: str) -> OpenConversation:
     return _opened(id_, directory, lambda: (Transcript(directory / _transcript_name(id_)), empty))
 
 
-def open_conversation(home: Path, id: str) -> OpenConversation:  # noqa: A002 a word of ours
+def open_conversation(home: Path, id: str) -> OpenConversation:
     """Open it to go on with it.
 
     `loaded` then has no open turn, and its notices say what was repaired.  Raises UnknownConversationError,
@@ -90,7 +90,11 @@ def open_conversation(home: Path, id: str) -> OpenConversation:  # noqa: A002 a 
         found = load(path)
         last = round_log.last(directory / "rounds.jsonl")
         transcript = Transcript(path, found.seq)
-        loaded = _closed(found, last, transcript)
+        try:
+            loaded = _closed(found, last, transcript)
+        except StoreError:
+            transcript.close()
+            raise
         notices = (*([torn] if torn else []), *loaded.notices)
         return transcript, msgspec.structs.replace(
             loaded, round=max(loaded.round, last.round), notices=notices
@@ -99,7 +103,7 @@ def open_conversation(home: Path, id: str) -> OpenConversation:  # noqa: A002 a 
     return _opened(id, directory, repaired)
 
 
-def fork(home: Path, id: str) -> OpenConversation:  # noqa: A002 a word of ours
+def fork(home: Path, id: str) -> OpenConversation:
     """Open a copy under a new id; the original may be in use and is not touched.  Raises as opening does."""
     source = _directory(home, id)
     copy, directory = _new_directory(home)

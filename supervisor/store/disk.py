@@ -48,17 +48,21 @@ def private_directory(path: Path) -> Path:
                 private_directory(path.parent)
             path.mkdir(DIRECTORY_MODE, exist_ok=True)
             path.chmod(DIRECTORY_MODE)  # a umask like 0777 takes bits away
+    except FileExistsError as error:
+        raise StoreError(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))) from error
     except OSError as error:
         raise StoreError(path, error) from error
     return path
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of a file that is made 0600 whatever the umask.  Raises FileExistsError, StoreError."""
+    """A descriptor to write a file that is made 0600 whatever the umask.
+
+    Raises FileExistsError where O_EXCL is asked for, else StoreError.
+    """
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        if flags & (os.O_WRONLY | os.O_RDWR):
-            os.fchmod(descriptor, FILE_MODE)
+        os.fchmod(descriptor, FILE_MODE)
     except FileExistsError:
         raise
     except OSError as error:

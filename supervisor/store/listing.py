@@ -69,10 +69,7 @@ def ids(home: Path) -> list[str]:
 
 def transcript_in(directory: Path, id_: str) -> Path | None:
     """The transcript in a conversation's directory; the oldest, should there be several."""
-    try:
-        return min(directory.glob(f"{PREFIX}*_{id_}.jsonl"), default=None)
-    except OSError:
-        return None
+    return min(directory.glob(f"{PREFIX}*_{id_}.jsonl"), default=None)
 
 
 def _listed(directory: Path, id_: str, project: str | None) -> Listed | None:

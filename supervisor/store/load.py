@@ -189,23 +189,22 @@ class _Reading:
             self._notice(f"seq {line.seq} is left out: {error}")
             return
         if self._open.state is State.CLOSED:
-            self._close(line.seq)
+            self._close(self._open, line.seq)
 
     def _begin(self, user: User, line: MessageLine) -> None:
         if self._open is not None:
             # Only a foreign hand leaves a turn open in the middle; a request must be legal all the same.
             self._notice(f"the turn before seq {line.seq} had no end; it counts as interrupted")
             repair.close_interrupted(self._open)
-            self._close(line.seq - 1)
+            self._close(self._open, line.seq - 1)
         self._open, self._first = OpenTurn(user, line.turn), line.seq
         self._title = self._title or title_of(plain(user.parts))
 
-    def _close(self, last: int) -> None:
-        if self._open is not None:
-            self._turn = max(self._turn, self._open.number or 0)
-            self._pairs.append(self._open.close())
-            self._spans.append((self._first, last))
-            self._open = None
+    def _close(self, turn: OpenTurn, last: int) -> None:
+        self._turn = max(self._turn, turn.number or 0)
+        self._pairs.append(turn.close())
+        self._spans.append((self._first, last))
+        self._open = None
 
     def _withdraw(self, first: int, turn: int | None) -> None:
         if self._open is not None and self._first >= first and self._open.number == turn:
@@ -239,14 +238,12 @@ _KINDS = frozenset(
 def _decoded(path: Path, reading: _Reading) -> Iterator[AnyLine]:
     """The lines in typed form; those that can't be read go to `reading.unreadable`."""
     decoder = msgspec.json.Decoder(AnyLine)
-    number = 1
-    for block in _blocks(path):
+    for offset, block in _blocks(path):
         try:
             decoded: Iterable[AnyLine] = decoder.decode_lines(block)
         except _UNREADABLE:
-            decoded = _one_by_one(block, number, decoder, reading)
+            decoded = _one_by_one(bytes(block), _line_number(path, offset), decoder, reading)
         yield from decoded
-        number += block.count(b"\n")
 
 
 def _one_by_one(
@@ -264,19 +261,36 @@ def _one_by_one(
             yield decoded
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    """The file in pieces that end where a line ends."""
+def _line_number(path: Path, offset: int) -> int:
+    """The number of the line that begins at this offset: counted only when it is needed, it takes long."""
+    number = 1
+    with path.open("rb", buffering=0) as file:
+        while offset > 0 and (block := file.read(min(_BLOCK, offset))):
+            number += block.count(b"\n")
+            offset -= len(block)
+    return number
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, memoryview]]:
+    """The file in pieces that end where a line ends, with their offsets.
+
+    A piece is good until the next one is asked for: all are read into one buffer, which grows only for a
+    line that is longer than it.
+    """
+    buffer, kept, offset = bytearray(_BLOCK), 0, 0
     try:
         with path.open("rb", buffering=0) as file:
-            parts: list[bytes] = []
-            while block := file.read(_BLOCK):
-                whole, found, rest = block.rpartition(b"\n")
-                if not found:
-                    parts.append(block)
-                    continue
-                yield b"".join((*parts, whole, found))
-                parts = [rest] if rest else []
-            if parts:
-                yield b"".join(parts)
+            while size := file.readinto(memoryview(buffer)[kept:]):
+                filled = kept + size
+                end = buffer.rfind(b"\n", kept, filled) + 1
+                if end:
+                    yield offset, memoryview(buffer)[:end]
+                    buffer[: filled - end] = buffer[end:filled]
+                    offset += end
+                kept = filled - end
+                if kept == len(buffer):
+                    buffer = buffer + bytes(len(buffer))
+            if kept:
+                yield offset, memoryview(buffer)[:kept]
     except OSError as error:
         raise StoreError(path, error) from error

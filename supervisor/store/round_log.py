@@ -84,7 +84,7 @@ class RoundLog:
         self._turns = {row.round: row.turn}
         self._write(row)
 
-    def partial(self, round: int, text: str, reasoning: str) -> None:  # noqa: A002 a word of ours
+    def partial(self, round: int, text: str, reasoning: str) -> None:
         size = len(reasoning.encode("utf-8", "replace"))
         self._write(Partial(round=round, turn=self._turns.get(round), text=text, reasoning_bytes=size))
 

@@ -41,7 +41,7 @@ class Transcript:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def message(self, message: Message, *, turn: int | None, round: int | None) -> int:  # noqa: A002 a word of ours
+    def message(self, message: Message, *, turn: int | None, round: int | None) -> int:
         return self._append(lines.of_message(message, self.seq + 1, now(), turn, round))
 
     def session(self, *, workspace: str, project: str, model: str, resumed: bool) -> int:

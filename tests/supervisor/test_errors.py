@@ -44,8 +44,8 @@ def deepseek(message: str, kind: str = "invalid_request_error") -> str:
 
 
 OVERFLOW = (
-    "This model's maximum context length is 1048565 tokens. However, you requested 1551241 tokens (1543241 in "
-    "the messages, 8000 in the completion). Please reduce the length of the messages or completion."
+    "This model's maximum context length is 1048565 tokens. However, you requested 1551241 tokens "
+    "(1543241 in the messages, 8000 in the completion). Please reduce the length of the messages or completion."
 )
 
 REFUSALS: list[tuple[int, str, type[ModelError], str]] = [

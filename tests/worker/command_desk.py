@@ -50,16 +50,16 @@ class CommandDesk:
         self, cancelled: threading.Event | None = None, say: Callable[[str], None] | None = None
     ) -> Call:
         self.calls += 1
-        id = f"call_{os.getpid()}_{self.calls}"
+        name = f"call_{os.getpid()}_{self.calls}"
 
         def open_output() -> tuple[str, int]:
             if self.no_files:
                 raise ToolError(self.no_files)
-            name = f"{id}.txt"
-            self.opened.append(name)
-            return name, os.open(self.output / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            file = f"{name}.txt"
+            self.opened.append(file)
+            return file, os.open(self.output / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
-        return Call(id, self.desk, cancelled or threading.Event(), say or self.said.append, open_output)
+        return Call(name, self.desk, cancelled or threading.Event(), say or self.said.append, open_output)
 
     def tell(self, job: str, line: str) -> None:
         self.ended.append((job, line))

@@ -37,6 +37,9 @@ def behave(word: str, argument: str, call: Call) -> str:
         case "!say":
             call.say(argument)
             return "said"
+        case "!flood":
+            for _ in range(int(argument)):
+                call.say("x" * 10_000)
         case "!raise":
             raise RuntimeError(argument)
         case "!exit":
@@ -62,6 +65,9 @@ def behave(word: str, argument: str, call: Call) -> str:
                     if os.readlink(f"/proc/self/fd/{entry}").startswith("socket:"):
                         os.write(int(entry), b"Traceback (most recent call last)")
             time.sleep(30)
+        case "!print":
+            print(argument, flush=True)
+            os.write(1, argument.encode())
         case "!job":
             call.desk.tell_job_ended("j1", argument)
         case "!about":

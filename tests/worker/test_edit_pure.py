@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.tools.edit_file import Edit
 from worker.files.edits import EditError, apply
@@ -92,6 +94,34 @@ def test_an_ambiguous_text_is_refused_with_the_lines() -> None:
     assert "…" in refused(b"x\n" * 20, "x")
 
 
+def test_places_that_overlap_are_ambiguous_too() -> None:
+    assert "2 times, in lines 1, 2" in refused(b"x\nx\nx\n", "x\nx\n")
+    assert "2 times, in lines 1, 2" in refused(b"x\r\nx\r\nx\r\n", "x\nx\n")
+    assert "at least 1000 times" in refused(b"a" * 5000, "a")
+    assert edited(b"a\r\nb\r\n", ("\nb", "\nc")) == b"a\r\nc\r\n"
+
+
+TEXTS = st.text("ab \n", min_size=1, max_size=8)
+
+
+@given(st.text("ab \n", max_size=30), TEXTS, TEXTS, st.booleans())
+def test_a_crlf_file_is_edited_as_its_lf_twin_is(body: str, old: str, new: str, replace_all: bool) -> None:
+    def outcome(text: str) -> bytes | None:
+        try:
+            return apply(text.encode(), [Edit(old, new, replace_all)]).data
+        except EditError:
+            return None
+
+    twin = outcome(body)
+    if twin is None:
+        assert outcome(body.replace("\n", "\r\n")) is None
+    elif "\n" in body:
+        assert outcome(body.replace("\n", "\r\n")) == twin.replace(b"\n", b"\r\n")
+    if twin is not None:
+        count = body.count(old)
+        assert twin.decode() == body.replace(old, new, count if replace_all else 1)
+
+
 def test_replace_all_replaces_each_place() -> None:
     result = apply(b"a b a b a", [Edit("a", "c", True)])
     assert (result.data, result.places) == (b"c b c b c", 3)
@@ -165,6 +195,8 @@ MAKEFILE = b"all:\n\t@echo one\n\t@echo two\n"
         (b"a\nfoo\nbar\n", "     2\tfoo\n     3\tbar", ["line numbers", "line 2"]),
         (b'say "hi"\n', 'say \\"hi\\"', ["backslash", "line 1"]),
         (b"def f():\n    x = 1\n    y = 2\n", "def f():\n    x = 1\n    z = 2", ["line 3", "y = 2", "z = 2"]),
+        (b"a\nb\nc\na\nx\n", "a\nb\nd", ["from line 1 on, but line 3 is 'c'"]),
+        (b"alpha beta\ngamma\n", "alpha bets\nzzz", ["nearest is line 1"]),
         (b"x = 1\ny = 2", "x = 1\ny = 2\nz = 3", ["stand from line 1", "ends there"]),
         (b"alpha beta gamma\n", "alpha beto gamma", ["nearest is line 1"]),
         (b"alpha\n", "zzzzzzzzz", ["no line comes near"]),

@@ -1,3 +1,4 @@
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy
 from protocol.wire import Status
 from tests.worker.desk import Room
 from worker.call import ToolError
-from worker.files.paths import Access, Place, named, resolve
+from worker.files.paths import Access, Place, in_words, named, resolve
 
 
 @contextmanager
@@ -180,6 +181,20 @@ def test_a_quoted_name_is_understood_and_a_literal_one_wins(room: Room) -> None:
     assert where(room, '"new\\n"').name == b'"new\\n"'
     with refusal("passwd"):
         where(room, '"/etc/passwd"')
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EROFS, "the file system is read-only"),
+        (errno.EPERM, "permission denied"),
+        (errno.EIO, "input/output error"),
+    ],
+)
+def test_an_error_of_the_system_is_said_with_the_path(number: int, words: str) -> None:
+    with refusal(f"a.txt: {words}", status=Status.FAILED), in_words("a.txt"):
+        raise OSError(number, os.strerror(number))
 
 
 def test_a_path_is_named_relative_to_the_workspace_or_whole(room: Room) -> None:

@@ -29,6 +29,7 @@ def test_files_are_listed_in_order_without_what_gitignore_leaves_out(room: Room)
     outcome = listing(room)
     assert tuple(lines(outcome)) == KEPT
     assert outcome.display.summary == f"listed {len(KEPT)} files"
+    assert listing(room, "").text == outcome.text
     assert tuple(lines(listing(room, "sub"))) == tuple(name for name in KEPT if name.startswith("sub/"))
 
 

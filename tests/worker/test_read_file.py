@@ -12,6 +12,8 @@ from protocol.wire import Status
 from tests.worker.desk import Room
 from tests.worker.ordinary import as_ordinary_user
 from worker.call import Outcome, ToolError
+from worker.files.paths import Access, resolve
+from worker.files.regular import kind, open_regular
 from worker.tools.read_file import run
 
 
@@ -125,7 +127,9 @@ def test_a_long_line_among_others_lets_the_next_ones_be_read(room: Room) -> None
     )
 
 
-@pytest.mark.parametrize("data", [b"\xe9" * 50_000, b"a\0" * 50_000, "\U0001f600".encode() * 20_000])
+@pytest.mark.parametrize(
+    "data", [b"\xe9" * 50_000, b"a\0" * 50_000, b"\x80" * 50_000, "\U0001f600".encode() * 20_000]
+)
 def test_the_cap_holds_for_bytes_that_are_shown_longer_than_they_are(room: Room, data: bytes) -> None:
     cap = room.desk.limits.result_cap_bytes
     room.put("a", b"text\n" * 2000 + data)
@@ -198,6 +202,35 @@ def test_a_missing_file_names_those_that_look_like_it(room: Room) -> None:
     room.put("settings.toml", b"x")
     assert "no such file; there is: settings.toml" in refused(room, "setting.toml")
     assert refused(room, "quite-another").endswith("no such file")
+
+
+@pytest.mark.parametrize("swap", ["fifo", "link"])
+def test_what_is_swapped_in_after_the_look_is_not_read_and_never_blocks(room: Room, swap: str) -> None:
+    path = room.put("a", b"x")
+    (room.outside / "secret").write_bytes(b"secret")
+    with resolve(room.desk.policy, "a", Access.READ) as place:
+        path.unlink()
+        if swap == "fifo":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(room.outside / "secret")
+        with pytest.raises(ToolError):
+            open_regular(place)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [(0o040755, "a directory"), (0o120777, "a link"), (0o060600, "a device"), (0o100644, "a file")],
+)
+def test_a_kind_is_named_in_words(mode: int, words: str) -> None:
+    assert kind(mode) == words
+
+
+def test_the_lines_of_a_very_long_file_are_not_counted_for_a_glance(room: Room) -> None:
+    room.put("a", b"line\n" * 5_000_000)
+    outcome = read(room, "a", 1, 2)
+    assert outcome.text == "1\tline\n2\tline\n[lines 1-2; go on with offset=3]"
+    assert outcome.display.summary == "read 2 lines"
 
 
 def test_permission_denied_is_said(room: Room, tmp_path_factory: pytest.TempPathFactory) -> None:

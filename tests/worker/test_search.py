@@ -76,12 +76,15 @@ def test_a_glob_narrows_the_search_and_does_not_bring_back_what_is_ignored(room:
 
 def test_a_long_line_is_shown_as_a_window_with_its_column(room: Room, find: Find) -> None:
     room.put("big.js", b"var a=1;" * 125_000 + b"needle" + b"var b=2;" * 125_000)
+    room.put("odd.txt", "ä".encode() * 500 + b" needle " + "ö".encode() * 500)
     room.put("wide.txt", "ä".encode() * 500 + b"needle" + "ö".encode() * 500)
     text = find("needle").text
     assert len(text) < 2000
-    first, second = text.split("\n")
+    first, odd, second = text.split("\n")
     assert first.startswith("big.js:1:[column 1000001, 1999700 of 2000006 bytes left out] …")
     assert ";needlevar" in first
+    assert odd.startswith("odd.txt:1:[column 502, ")
+    assert "\N{REPLACEMENT CHARACTER}" not in odd
     assert second.startswith("wide.txt:1:[column 501, ")
     assert "\N{REPLACEMENT CHARACTER}" not in second
     assert len(find("v.*;", "big.js").text) < 1000
@@ -120,6 +123,18 @@ def test_odd_names_are_searched_and_shown_unambiguously(room: Room, find: Find) 
     assert sorted(lines) == sorted(f"{shown(name)}:1:needle" for name in ODD_NAMES)
     for name in ODD_NAMES:
         assert find("needle", shown(name)).text == f"{shown(name)}:1:needle"
+
+
+@pytest.mark.parametrize("way", ["ripgrep", "plain"])
+def test_an_unreadable_file_is_named(ordinary_room: Room, way: str) -> None:
+    find = finder(ordinary_room, way)
+
+    def work() -> str:
+        ordinary_room.put("sub/secret.txt", b"needle\n").chmod(0)
+        return find("needle").text + "\n" + find("needle", "sub").text
+
+    told = "[no matches in what could be read; not read: sub/secret.txt (permission denied)]"
+    assert as_ordinary_user(work).split("\n") == [told, told]
 
 
 @pytest.mark.parametrize("way", ["ripgrep", "plain"])

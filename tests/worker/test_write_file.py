@@ -160,6 +160,17 @@ def test_a_file_of_another_owner_is_written_in_place(ordinary_room: Room) -> Non
     assert mode(path) == 0o666
 
 
+def test_root_gives_a_file_back_to_its_owner(room: Room) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    path = room.put("theirs", b"old\n")
+    os.chown(path, 1234, 1235)
+    path.chmod(0o640)
+    write(room, "theirs", "new\n")
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, mode(path)) == (1234, 1235, 0o640)
+
+
 def test_extended_attributes_survive(room: Room) -> None:
     path = room.put("a", b"old\n")
     try:

@@ -6,14 +6,17 @@ edit written with LF works in a CRLF file.  Whoever writes CR in `old` means it:
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from protocol.tools.edit_file import Edit
 from worker.files.encodings import BOM, not_utf8
 from worker.files.misses import explain
 
 _LINES_NAMED = 10
+_COUNTED = 1000
+"""Places above which an ambiguous text's are not counted on."""
 _ENDING = re.compile(rb"\r?\n")
 
 
@@ -63,12 +66,14 @@ def _apply_one(body: bytes, edit: Edit, marked: bool) -> tuple[bytes, int]:
     wrong = not_utf8(body)
     if wrong is not None and not (old + new).isascii():
         raise EditError(f"{wrong}: only ASCII text can be edited in it, convert it first")
-    found = _find(body, old)
+    places = _places(body, old, overlapping=not edit.replace_all)
+    found = list(places if edit.replace_all else islice(places, _COUNTED))
     if not found:
         raise EditError(explain(body.decode("utf-8" if wrong is None else "latin-1"), edit.old))
     if len(found) > 1 and not edit.replace_all:
+        least = "at least " if len(found) == _COUNTED else ""
         raise EditError(
-            f"`old` occurs {len(found)} times, in lines {_lines(body, found)}: "
+            f"`old` occurs {least}{len(found)} times, in lines {_lines(body, found)}: "
             "give more of its surroundings, or set replace_all"
         )
     if b"\r" in old and old in body:
@@ -89,19 +94,21 @@ def _encoded(text: str) -> bytes:
         raise EditError(f"the text holds U+{half:04X}, half a character") from error
 
 
-def _find(body: bytes, old: bytes) -> list[tuple[int, int]]:
-    """Where `old` stands, from and to, without overlaps."""
+def _places(body: bytes, old: bytes, *, overlapping: bool) -> Iterator[tuple[int, int]]:
+    """Where `old` stands, from and to."""
     exact = b"\r" in old and old in body
     wanted = old if exact else old.replace(b"\r\n", b"\n")
     if not exact and b"\n" in wanted and b"\r\n" in body:
-        pattern = re.compile(rb"\r?\n".join(map(re.escape, wanted.split(b"\n"))))
-        return [found.span() for found in pattern.finditer(body)]
-    spans: list[tuple[int, int]] = []
+        pattern = re.compile(rb"(?:\r\n|(?<!\r)\n)".join(map(re.escape, wanted.split(b"\n"))))
+        found = pattern.search(body)
+        while found is not None:
+            yield found.span()
+            found = pattern.search(body, found.start() + 1 if overlapping else found.end())
+        return
     at = body.find(wanted)
     while at >= 0:
-        spans.append((at, at + len(wanted)))
-        at = body.find(wanted, at + len(wanted))
-    return spans
+        yield at, at + len(wanted)
+        at = body.find(wanted, at + (1 if overlapping else len(wanted)))
 
 
 def _replaced(

@@ -4,9 +4,10 @@
 at the name alone, at any depth; one with a slash (`./*.md` too) at the whole path from the top.
 """
 
-import os
 import re
 from collections.abc import Callable
+
+from worker.files.names import decoded
 
 _SET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
 
@@ -27,7 +28,7 @@ def matcher(glob: str) -> Callable[[bytes], bool]:
         raise GlobError(f"the glob {glob!r} is malformed: {error}") from error
 
     def matches(path: bytes) -> bool:
-        text = os.fsdecode(path)
+        text = decoded(path)
         return pattern.fullmatch(text if anchored else text.rpartition("/")[2]) is not None
 
     return matches

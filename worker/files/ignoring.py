@@ -5,6 +5,8 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from worker.files.names import decoded
+
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
@@ -28,7 +30,7 @@ def ignored(rules: Rules | None, path: bytes, *, directory: bool) -> bool:
     """
     if rules is None:
         return False
-    text = os.fsdecode(path) + ("/" if directory else "")
+    text = decoded(path) + ("/" if directory else "")
     current: Rules | None = rules
     while current is not None:
         verdict = current.spec.check_file(text[len(current.base) :]).include
@@ -50,7 +52,7 @@ def with_rules_of(above: Rules | None, fd: int, base: bytes) -> Rules | None:
         spec = GitIgnoreSpec.from_lines(lines)
     except ValueError:
         spec = GitIgnoreSpec.from_lines(line for line in lines if _sound(line))
-    return Rules(spec, os.fsdecode(base), above)
+    return Rules(spec, decoded(base), above)
 
 
 def _sound(line: str) -> bool:

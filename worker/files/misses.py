@@ -82,12 +82,13 @@ def _blanks(text: str, old: str) -> str | None:
     if not found:
         return None
     given = old.strip("\n").split("\n")
-    for number, line in enumerate(given):
-        there = lines[found[0] + number]
-        if there != line:
-            many = "" if len(found) == 1 else f"; {len(found)} places would match, in lines {_numbers(found)}"
-            return f"{_blank_difference(there, line)}. Line {found[0] + number + 1} is {_quote(there)}{many}"
-    return None
+    there = lines[found[0] : found[0] + size]
+    differing = next(i for i in range(size) if there[i] != given[i])  # `_around` took what is the same.
+    many = "" if len(found) == 1 else f"; {len(found)} places would match, in lines {_numbers(found)}"
+    return (
+        f"{_blank_difference(there[differing], given[differing])}. "
+        f"Line {found[0] + differing + 1} is {_quote(there[differing])}{many}"
+    )
 
 
 def _blank_difference(there: str, given: str) -> str:
@@ -174,7 +175,7 @@ def _first_difference(lines: list[str], given: list[str]) -> str | None:
             same += 1
         if same > length:
             best, length = start, same
-    if length == 0 or length == len(given):
+    if length == 0:
         return None
     if best + length == len(lines):
         return f"its first {length} lines stand from line {best + 1} on, but the file ends there"

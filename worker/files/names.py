@@ -13,9 +13,19 @@ _TOKEN = re.compile(r'\\x([0-9a-fA-F]{2})|((?:\\u[0-9a-fA-F]{4})+)|\\(["\\/nrtbf
 _ODD = frozenset("\"':")
 
 
+def encoded(text: str) -> bytes:
+    """A path's text as its bytes, whatever the locale says.  Raises UnicodeEncodeError."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(name: bytes) -> str:
+    """The reverse of `encoded`, for any bytes."""
+    return name.decode("utf-8", "surrogateescape")
+
+
 def shown(name: bytes) -> str:
     """The name, or path, for a result: plain where it can't be misread, else quoted."""
-    text = name.decode("utf-8", "surrogateescape")
+    text = decoded(name)
     if text and text.isprintable() and text == text.strip() and text[0] != "-" and _ODD.isdisjoint(text):
         return text
     return '"' + "".join(map(_escaped, text)) + '"'
@@ -41,7 +51,7 @@ def meant(text: str) -> bytes | None:
         elif letter:
             found += _PLAIN[letter].encode()
         else:
-            found += plain.encode("utf-8", "surrogateescape")
+            found += encoded(plain)
     return bytes(found)
 
 

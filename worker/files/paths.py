@@ -20,12 +20,12 @@ from types import TracebackType
 from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy
 from protocol.wire import Status
 from worker.call import ToolError
-from worker.files.names import meant, shown
+from worker.files.names import encoded, meant, shown
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKS_MAX = 40
 """As many as the kernel follows."""
-_MOUNT = os.fsencode(OUTPUT_MOUNT)
+_MOUNT = encoded(OUTPUT_MOUNT)
 
 
 class Access(Enum):
@@ -85,7 +85,7 @@ def resolve(policy: SandboxPolicy, path: str, access: Access, *, make_parents: b
     if access is Access.WRITE and policy.mode is Mode.READ_ONLY:
         raise ToolError("nothing may be written here: the sandbox is read-only", Status.REFUSED)
     try:
-        literal = path.encode("utf-8", "surrogateescape")
+        literal = encoded(path)
     except UnicodeEncodeError as error:
         raise ToolError(f"the path {path!r} is no valid text") from error
     quoted = meant(path)
@@ -102,10 +102,10 @@ def resolve(policy: SandboxPolicy, path: str, access: Access, *, make_parents: b
 
 def named(policy: SandboxPolicy, real: bytes) -> bytes:
     """A real path by the name that results give it: relative to the workspace where it lies in it."""
-    within = _beneath(real, os.fsencode(policy.workspace))
+    within = _beneath(real, encoded(policy.workspace))
     if within is not None:
         return within or b"."
-    if policy.output and (within := _beneath(real, os.fsencode(policy.output))) is not None:
+    if policy.output and (within := _beneath(real, encoded(policy.output))) is not None:
         return _joined(_MOUNT, within) if within else _MOUNT
     return real
 
@@ -116,12 +116,12 @@ def _resolved(walk: _Walk) -> Place:
         raise ToolError("the path is empty")
     if b"\0" in asked:
         raise ToolError(f"the path {shown(asked)} holds a NUL byte; no file can have such a name")
-    target = asked if asked.startswith(b"/") else _joined(os.fsencode(walk.policy.workspace), asked)
+    target = asked if asked.startswith(b"/") else _joined(encoded(walk.policy.workspace), asked)
     output = _beneath(target, _MOUNT)
     if output is not None and walk.policy.output:
         if walk.access is Access.WRITE:
             raise ToolError(f"{shown(asked)}: whole outputs may be read, not written", Status.REFUSED)
-        target = _joined(os.fsencode(walk.policy.output), output)
+        target = _joined(encoded(walk.policy.output), output)
     with in_words(shown(asked)):
         while True:
             root = _root_of(walk, target)
@@ -219,7 +219,7 @@ def _roots(walk: _Walk) -> list[bytes]:
         roots += [policy.output, *policy.readable]
     if policy.mode is Mode.UNCONFINED:
         roots.append("/")
-    return [os.fsencode(root) for root in roots if root]
+    return [encoded(root) for root in roots if root]
 
 
 def _root_of(walk: _Walk, target: bytes) -> bytes | None:
@@ -254,7 +254,7 @@ def _refused(walk: _Walk, real: bytes) -> ToolError:
         places.append(OUTPUT_MOUNT)
     if walk.access is Access.READ:
         places += policy.readable
-    may = ", ".join(shown(os.fsencode(place)) for place in places if place)
+    may = ", ".join(shown(encoded(place)) for place in places if place)
     leads = "" if real == walk.asked else f" leads to {shown(real)}, which"
     return ToolError(
         f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}", Status.REFUSED

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from worker.files.walking import Top, Unread
 
 _OPTIONS = (
     "--json", "--no-config", "--hidden", "--glob=!.git", "--no-require-git", "--no-ignore-global",
-    "--no-ignore-exclude", "--no-ignore-dot", "--sort=path", "--no-follow", "--no-mmap", "--no-ignore-messages",
+    "--no-ignore-exclude", "--no-ignore-dot", "--no-ignore-messages", "--sort=path",
+    "--no-follow", "--no-mmap",
 )  # fmt: skip
 _SIMPLE_GLOB = re.compile(r"[\w.*-]+")
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -82,21 +83,25 @@ def search_tree(rg: str, top: Top, hunt: Hunt) -> Generator[Match, None, None]:
     Raises CancelledError, PatternError, and OSError where the program can't be run.
     """
     glob = hunt.glob
-    narrowed = [f"--type-add=wanted:{glob}", "--type=wanted"] if glob and _SIMPLE_GLOB.fullmatch(glob) else []
-    command = [rg, *_OPTIONS, *narrowed, "-e", hunt.pattern, "--", "./"]
+    narrowed: list[str | bytes] = (
+        [f"--type-add=wanted:{glob}".encode(), "--type=wanted"]
+        if glob and _SIMPLE_GLOB.fullmatch(glob)
+        else []
+    )
+    command: list[str | bytes] = [rg, *_OPTIONS, *narrowed, "-e", hunt.pattern.encode(), "--", "./"]
     with _started(command, subprocess.DEVNULL, f"/proc/self/fd/{top.fd}") as run:
         yield from _matches(run, top.prefix, hunt)
 
 
 def search_file(rg: str, fd: int, path: bytes, hunt: Hunt) -> Generator[Match, None, None]:
     """Matches in one open file.  Raises as `search_tree`."""
-    command = [rg, *_OPTIONS, "-e", hunt.pattern, "--", "-"]
+    command: list[str | bytes] = [rg, *_OPTIONS, "-e", hunt.pattern.encode(), "--", "-"]
     with _started(command, fd, "/") as run:
         for match in _matches(run, b"", hunt):
             yield Match(path, match.number, match.line, match.start, match.end)
 
 
-def _started(command: list[str], stdin: int, directory: str) -> "_Run":
+def _started(command: Sequence[str | bytes], stdin: int, directory: str) -> "_Run":
     return _Run(
         subprocess.Popen(
             command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=directory, env={}

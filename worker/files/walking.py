@@ -14,7 +14,7 @@ from protocol.policy import SandboxPolicy
 from worker.call import ToolError
 from worker.files.cancelled import go_on
 from worker.files.ignoring import Rules, ignored, with_rules_of
-from worker.files.names import shown
+from worker.files.names import decoded, encoded, shown
 from worker.files.paths import Access, Place, in_words, named, resolve
 from worker.files.regular import kind
 
@@ -98,7 +98,7 @@ def open_top(policy: SandboxPolicy, place: Place) -> Top:
     prefix = name.rstrip(b"/") + b"/"
     if name.startswith(b"/"):
         return Top(fd, prefix, None)
-    return Top(fd, prefix, _inherited(policy, os.fsencode(policy.workspace), prefix))
+    return Top(fd, prefix, _inherited(policy, encoded(policy.workspace), prefix))
 
 
 def walk(top: Top, unread: Unread, cancelled: threading.Event) -> Iterator[Entry]:
@@ -165,7 +165,7 @@ def _inherited(policy: SandboxPolicy, workspace: bytes, prefix: bytes) -> Rules 
     at = b""
     for part in prefix.rstrip(b"/").split(b"/"):
         try:
-            place = resolve(policy, os.fsdecode(workspace + b"/" + at + b"."), Access.READ)
+            place = resolve(policy, decoded(workspace + b"/" + at + b"."), Access.READ)
         except ToolError:
             return None
         with place:

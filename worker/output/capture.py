@@ -56,7 +56,7 @@ class Capture:
     def notes(self) -> list[str]:
         """What has to be said about the text, a line each."""
         record, notes = self.record, []
-        if record.file and not self._clipped.left_out:
+        if record.outgrown and record.file and not self._clipped.left_out:
             notes.append(f"[{record.size:,} raw bytes; {self._whereabouts()}]")
         if record.file and record.dropped:
             why = record.why_no_file or "the file is full"

@@ -57,7 +57,7 @@ class Clip:
     def clipped(self) -> Clipped:
         """Head and tail as they are now, cut between lines where that costs little, else characters."""
         tail = b"".join(self._tail)
-        if self.size == len(self._head) + len(tail):
+        if self.size <= self._head_cap + self._tail_cap:
             return Clipped((bytes(self._head) + tail).decode(), 0, "")
         head = _without_torn_end(bytes(self._head))
         tail = _without_torn_begin(tail[-self._tail_cap :])

@@ -36,6 +36,11 @@ class Record:
         self._lock = threading.Lock()
 
     @property
+    def outgrown(self) -> bool:
+        """Too much was printed to keep it without a file."""
+        return self.size > self._memory_cap
+
+    @property
     def dropped(self) -> int:
         """Bytes that were printed and are in no file, once there is one."""
         return self.size - self._written if self.file else 0

@@ -41,7 +41,10 @@ class Job:
     """See worker.call.BackgroundJob.  It owns the shell, the pipe and the record that it is given."""
 
     def __init__(self, desk: Desk, command: str, running: Running, record: Output) -> None:
-        """The shell may be reaped already; then these are the processes that it left."""
+        """The shell may be reaped already; then these are the processes that it left.
+
+        Raises ToolError where no thread can be had; then all stays the caller's.
+        """
         self.command = command
         self.how = ""
         self._desk = desk
@@ -58,7 +61,13 @@ class Job:
         with desk.lock:
             self.id = f"j{len(desk.jobs) + 1}"
             desk.jobs[self.id] = self
-        threading.Thread(target=self._watch, name=self.id, daemon=True).start()
+        try:
+            threading.Thread(target=self._watch, name=self.id, daemon=True).start()
+        except RuntimeError as error:
+            with desk.lock:
+                del desk.jobs[self.id]
+            os.close(self._waker)
+            raise ToolError(f"the job can't be watched: {error}") from error
 
     @property
     def size(self) -> int:
@@ -147,6 +156,7 @@ class Job:
         with self._desk.lock:
             if self._shell.process.returncode is None and self._shell.ended():
                 self.how = verdict(self._shell.reap()).words
+                self._shell.place()  # removes the file: a job moves nobody
                 self._desk.shells.discard(self._shell.pid)
             tree.reap_adopted(self._desk.shells)
 

@@ -1,10 +1,9 @@
 """Start bash with a script, and learn from it where it ended.
 
 The script reaches bash through an anonymous file, not through its arguments: no size limit of argv, no
-second parsing, no trace in `ps`.  A second one takes the shell's last working directory.  Bash gets both
-as 200..202 and saves them, by closing them for a group, as 10..12 with close-on-exec: so neither the
-script nor what it starts sees them.  Before bash writes the directory it makes sure that 10 and 11 are
-still one file, since a script may have opened a 10 of its own.
+second parsing, no trace in `ps`.  Bash reads it whole and closes it, so neither the script nor what it
+starts sees a descriptor of ours.  At its end bash writes its working directory to a small file in the
+private temporary directory; where there is none, or the shell ends by `exec` or SIGKILL, nothing is known.
 
 The shell has a session and a process group of its own and no terminal.  Not here: waiting (watch.py).
 """
@@ -13,6 +12,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -28,22 +28,23 @@ MAX_SCRIPT = 4 * 1024 * 1024
 PIPE_BYTES = 256 * 1024
 """Asked for, not needed: fewer wake-ups under a flood."""
 
-_TELL = "[[ /dev/fd/{0} -ef /dev/fd/{1} ]] && {{ builtin pwd -P && builtin printf '\\0'; }} >&{0} 2>/dev/null"
+_TELL = '{ builtin pwd -P >|"$POLIER_PLACE"; } 2>/dev/null || :'
+
+OPENING = "POLIER_PLACE="
+"""How the text in a shell's arguments begins."""
 
 
-def _start_text(passed: list[int]) -> str:
+def _start_text(script: int, place: str) -> str:
     """All on one line, so that bash counts the script's lines from 1.
 
-    The EXIT trap speaks when the script calls `exit` (bash has undone the group by then, so it looks at the
-    first numbers too) or is killed by a signal that can be caught; the end of the line, when the script has
-    set a trap of its own.
+    The EXIT trap speaks when the script calls `exit` or is killed by a signal that can be caught; the end
+    of the line, when the script has set a trap of its own.
     """
-    place, again, script = passed
-    within, undone = _TELL.format(10, 11), _TELL.format(place, again)
     return (
-        f'{{ trap "{within}; {undone}" EXIT; mapfile -d "" -t POLIER_SCRIPT <&12; '
+        f"{OPENING}{shlex.quote(place)}; trap '{_TELL}' EXIT; "
+        f'mapfile -d "" -t POLIER_SCRIPT <&{script}; exec {script}<&-; '
         'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; POLIER_STATUS=$?; '
-        f"{within}; exit $POLIER_STATUS; }} {place}>&- {again}>&- {script}<&-"
+        f"{_TELL}; exit $POLIER_STATUS"
     )
 
 
@@ -78,8 +79,8 @@ class Shell:
     """The read end of its output, non-blocking."""
     input: int | None
     """The write end of its input, non-blocking; None where that is /dev/null."""
-    places: int
-    """The anonymous file with the directory in which it ended."""
+    told: Path
+    """The file with the directory in which it ended, if it could tell."""
     pidfd: int = -1
     """Readable when it has ended."""
     started: float = field(default_factory=time.monotonic)
@@ -99,21 +100,28 @@ class Shell:
         return self.process.wait()
 
     def place(self) -> Path | None:
-        """The directory in which the script ended; None where it didn't say (`exec`, a kill)."""
-        told = os.pread(self.places, os.fstat(self.places).st_size, 0).split(b"\0")
-        return Path(os.fsdecode(told[-2].removesuffix(b"\n"))) if len(told) > 1 else None
+        """The directory in which the script ended; None where it didn't say.  Ask once: the file goes."""
+        try:
+            told = self.told.read_bytes()
+            self.told.unlink()
+        except OSError:
+            return None
+        return Path(os.fsdecode(told.removesuffix(b"\n"))) if told else None
 
     def close(self) -> None:
-        """All descriptors but those that were handed on (set to -1 or None)."""
-        for fd in (self.output, self.places, self.pidfd, -1 if self.input is None else self.input):
+        """All its descriptors."""
+        for fd in (self.output, self.pidfd, -1 if self.input is None else self.input):
             if fd >= 0:
                 os.close(fd)
-        self.output = self.places = self.pidfd = -1
+        self.output = self.pidfd = -1
         self.input = None
 
 
 def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input: bool) -> Shell:
-    """Run the script.  `environment` is all that it gets, FIXED and PWD apart.  Raises OSError."""
+    """Run the script.  `environment` is all that it gets, FIXED and PWD apart.  Raises OSError.
+
+    Its TMPDIR is where the shell leaves word of its last directory.
+    """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what outlives its parent becomes ours, not init's
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         output, out = os.pipe2(os.O_CLOEXEC)
@@ -122,8 +130,6 @@ def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input
         os.set_blocking(output, False)
         with contextlib.suppress(OSError):
             fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        places = os.memfd_create("place", os.MFD_CLOEXEC)
-        ours.callback(os.close, places)
         text = os.memfd_create("script", os.MFD_CLOEXEC)
         theirs.callback(os.close, text)
         _write_all(text, script)
@@ -133,21 +139,21 @@ def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input
             theirs.callback(os.close, stdin)
             ours.callback(os.close, entry)
             os.set_blocking(entry, False)
-        passed = []
-        for fd in (places, places, text):
-            passed.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200))
-            theirs.callback(os.close, passed[-1])
+        # A high number: a shell's own descriptors, and most scripts', are below.
+        passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
+        theirs.callback(os.close, passed)
+        told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
         process = subprocess.Popen(
-            [BASH, "--noprofile", "--norc", "-c", _start_text(passed), "bash"],
+            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, str(told)), "bash"],
             stdin=stdin,
             stdout=out,
             stderr=out,
             cwd=cwd,
             env={**environment, **FIXED, "PWD": cwd},
-            pass_fds=passed,
+            pass_fds=(passed,),
             start_new_session=True,
         )
-        shell = Shell(process, output, entry, places)
+        shell = Shell(process, output, entry, told)
         ours.pop_all()
         try:
             shell.pidfd = os.pidfd_open(process.pid)

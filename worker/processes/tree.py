@@ -16,6 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from worker.processes.shell import OPENING
+
 MARK = b"POLIER_CALL="
 
 _STATE, _PARENT, _GROUP, _SESSION, _START = 0, 1, 2, 3, 19
@@ -51,17 +53,21 @@ def look(pid: int) -> Process | None:
 
 
 def below(root: int) -> list[Process]:
-    """All descendants of a process, parents first."""
+    """All descendants of a subreaper, parents first.
+
+    Its own children are read again until there is no new one: a process whose parent dies during the walk
+    turns up there.
+    """
     found: list[Process] = []
     seen = {root}
-    waiting = [root]
-    while waiting:
-        for pid in _children(waiting.pop()):
+    while waiting := [pid for pid in _children(root) if pid not in seen]:
+        while waiting:
+            pid = waiting.pop()
             process = None if pid in seen else look(pid)
+            seen.add(pid)
             if process is not None:
-                seen.add(pid)
                 found.append(process)
-                waiting.append(pid)
+                waiting += _children(pid)
     return found
 
 
@@ -99,11 +105,14 @@ def living(family: Family) -> list[Process]:
 
 
 def command_line(pid: int) -> str:
-    """Its arguments on one line of at most 80 characters, or its name; `?` where it is gone."""
+    """Its arguments on one line of at most 80 characters, or its name; `?` where it is gone.
+
+    A shell's own arguments say nothing: what it runs is not among them.
+    """
     for name in ("cmdline", "comm"):
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            line = " ".join(text.split())
+            line = "bash (a part of the script)" if OPENING in text else " ".join(text.split())
             if line:
                 return line if len(line) <= 80 else line[:79] + "…"
     return "?"

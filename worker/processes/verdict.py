@@ -4,8 +4,8 @@ import signal
 
 from msgspec import Struct
 
-_PLAIN = frozenset({signal.SIGPIPE})
-"""A shell reports these signals of a pipeline's members in the course of things."""
+_FATAL = {int(number): number.name for number in signal.Signals if number < 32 and number != signal.SIGPIPE}
+"""By number.  Of SIGPIPE a shell reports in the course of things: `yes | head`."""
 
 
 class Verdict(Struct, frozen=True):
@@ -19,18 +19,11 @@ class Verdict(Struct, frozen=True):
 def verdict(code: int) -> Verdict:
     """Of an exit code, or minus the number of the signal that killed the shell itself."""
     if code < 0:
-        name = _name(-code)
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         return Verdict(f"killed by {name} ({128 - code})", f"killed by {name}", True)
-    name = _name(code - 128)
-    if code > 128 and name and signal.Signals(code - 128) not in _PLAIN:
+    name = _FATAL.get(code - 128, "")
+    if name:
         return Verdict(
             f"exit code {code}: a command in it was killed by {name} ({code})", f"exit {code}", True
         )
     return Verdict(f"exit code {code}", f"exit {code}", False)
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}" if number > 0 else ""

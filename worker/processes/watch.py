@@ -18,7 +18,7 @@ from typing import Protocol
 from worker.processes import tree
 from worker.processes.shell import Shell
 
-TICK = 0.05
+TICK = 0.02
 """Seconds: how late a cancel may be noticed."""
 
 SETTLE_SECONDS = 0.15
@@ -120,33 +120,44 @@ def settle(pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]]) -> l
 
 
 def end(
-    shell: Shell | None, pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]], grace: float
+    shell: Shell, pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]], grace: float
 ) -> list[tree.Process]:
     """SIGTERM to all of it, `grace` seconds later SIGKILL.  Output goes on meanwhile.  What resisted."""
 
-    def until_gone(seconds: float, again: signal.Signals | None = None) -> bool:
+    def until_gone(seconds: float) -> bool:
         until = time.monotonic() + seconds
         while left := alive():
             if time.monotonic() >= until:
                 return False
-            if again is not None:
-                tree.send(left, again)
+            if killing:
+                tree.send(left, signal.SIGKILL)
+            else:
+                terminate(left)
             pipe.wait(sink, 0.01)
         return True
 
-    _signal_group(shell, signal.SIGTERM)
+    def terminate(processes: list[tree.Process], reached: int = 0) -> None:
+        # One signal each: a program's own clean-up shall not run twice.
+        fresh = [one for one in processes if (one.pid, one.start) not in told]
+        tree.send((one for one in fresh if one.group != reached), signal.SIGTERM)
+        tree.send(fresh, signal.SIGCONT)
+        told.update((one.pid, one.start) for one in fresh)
+
+    killing = False
+    told: set[tuple[int, int]] = set()
     first = alive()
-    # One signal each: a program's own clean-up shall not run twice.
-    tree.send((one for one in first if shell is None or one.group != shell.pid), signal.SIGTERM)
-    tree.send(first, signal.SIGCONT)
+    terminate(first, reached=_signal_group(shell, signal.SIGTERM))
     if not until_gone(grace):
+        killing = True
         _signal_group(shell, signal.SIGKILL)
-        until_gone(KILL_SECONDS, again=signal.SIGKILL)
+        until_gone(KILL_SECONDS)
     pipe.drain(sink, time.monotonic() + SETTLE_SECONDS)
     return alive()
 
 
-def _signal_group(shell: Shell | None, number: signal.Signals) -> None:
-    """The group is the shell's own as long as the shell is not reaped."""
-    if shell is not None and shell.process.returncode is None:
-        os.killpg(shell.pid, number)
+def _signal_group(shell: Shell, number: signal.Signals) -> int:
+    """Signal the shell's group while it is the shell's own.  The group that was reached, 0 for none."""
+    if shell.process.returncode is not None:
+        return 0
+    os.killpg(shell.pid, number)
+    return shell.pid

@@ -24,7 +24,7 @@ def children(pid: int) -> list[int]:
                     found += map(int, file.read().split())
     except (FileNotFoundError, ProcessLookupError):
         # The process or a thread has just ended, or the kernel is built without these files.
-        return found or [child for child, parent in _parents() if parent == pid]
+        return found or [child for child, parent in parents() if parent == pid]
     return found
 
 
@@ -60,7 +60,7 @@ def end_children(seconds: float, keep: Container[int] = ()) -> bool:
     return True
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def parents() -> Iterator[tuple[int, int]]:
     """(pid, its parent's pid) of all processes that can be seen."""
     with os.scandir("/proc") as entries:
         pids = [entry.name for entry in entries if entry.name.isdecimal()]

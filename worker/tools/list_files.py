@@ -21,7 +21,7 @@ _PLACES_NAMED = 8
 
 def run(arguments: ListFiles, call: Call) -> Outcome:
     """Raises ToolError: no such directory, a malformed glob."""
-    with resolve(call.desk.policy, arguments.path, Access.READ) as place:
+    with resolve(call.desk.policy, arguments.path or ".", Access.READ) as place:
         top = open_top(call.desk.policy, place)
     try:
         return _listed(arguments, call, top)

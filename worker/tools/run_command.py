@@ -93,9 +93,14 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
 
 
 def _background(command: str, call: Call, running: Running, record: Record, notes: list[str]) -> Outcome:
-    record.spill()
     name = " ".join(command.split())
-    job = Job(call.desk, name if len(name) <= 80 else name[:79] + "…", running, record)
+    job: Job | None = None
+    try:
+        record.spill()
+        job = Job(call.desk, name if len(name) <= 80 else name[:79] + "…", running, record)
+    finally:
+        if job is None:
+            _leave(call.desk, running, record)
     until = time.monotonic() + FIRST_SECONDS
     while not job.wait(TICK) and time.monotonic() < until:
         if call.cancelled.is_set():
@@ -120,6 +125,18 @@ def _background(command: str, call: Call, running: Running, record: Record, note
         Display(state, preview=text[:2000]),
         background=() if job.how else job.lines(),
     )
+
+
+def _leave(desk: Desk, running: Running, record: Record) -> None:
+    """On every way out that leaves no job: nothing of the command stays behind."""
+    shell = running.shell
+    if shell.process.returncode is None:
+        tree.send(tree.living(running.family), signal.SIGKILL)
+        shell.reap()
+        with desk.lock:
+            desk.shells.discard(shell.pid)
+    shell.close()
+    record.close()
 
 
 def _kept(record: Record) -> str:
@@ -161,7 +178,7 @@ class _Foreground:
                 notes += [f"[pid {one.pid} resists SIGKILL]" for one in resisting]
         finally:
             if job is None:
-                self._leave()
+                _leave(self.desk, self.running, self.capture.record)
         self.capture.finish()
         if job is not None:
             job.let_go()
@@ -205,16 +222,6 @@ class _Foreground:
         name = tree.command_line(left[0].pid)
         return Job(self.desk, name, self.running, self.capture.record)
 
-    def _leave(self) -> None:
-        """On every way out that leaves no job: nothing of it stays behind."""
-        if self.shell.process.returncode is None:
-            tree.send(self._living(), signal.SIGKILL)
-            with self.desk.lock:
-                self.shell.reap()
-                self.desk.shells.discard(self.shell.pid)
-        self.shell.close()
-        self.capture.record.close()
-
     def _told(self, ending: Ending, code: int | None, notes: list[str], job: Job | None) -> Outcome:
         lines: list[str] = [*notes]
         text = self.capture.text()
@@ -222,8 +229,10 @@ class _Foreground:
             lines.append(text.removesuffix("\n"))
         lines += self.capture.notes()
         background = job.lines() if job is not None else ()
-        if background:
+        if job is not None:
             lines += ["[still running, see `jobs`:]", *background]
+            if job.file:
+                lines.append(f"[{whereabouts(job.file)}]")
         status, words, brief = self._ended(ending, code)
         if code != 0 or ending is not Ending.EXITED:
             lines.append(words)
@@ -242,8 +251,8 @@ class _Foreground:
                 said = verdict(0 if code is None else code)
                 return (Status.FAILED if said.killed else Status.DONE), said.words, said.brief
             case Ending.TIMED_OUT:
-                words = f"timed out after {self.seconds:.1f} s; it and all that it started was ended"
+                words = f"timed out after {self.seconds:.1f} s; it and all that it started were ended"
                 return Status.TIMED_OUT, words, "timed out"
             case Ending.CANCELLED:
-                words = f"cancelled after {self.seconds:.1f} s; it and all that it started was ended"
+                words = f"cancelled after {self.seconds:.1f} s; it and all that it started were ended"
                 return Status.CANCELLED, words, "cancelled"

@@ -34,7 +34,7 @@ def run_with(rg: str | None, arguments: Search, call: Call) -> Outcome:
     """The same, with this ripgrep, or without one."""
     if not arguments.pattern:
         raise ToolError("`pattern` is empty; list_files names files")
-    with resolve(call.desk.policy, arguments.path, Access.READ) as place:
+    with resolve(call.desk.policy, arguments.path or ".", Access.READ) as place:
         try:
             return _searched(rg, arguments, call, place)
         except (GlobError, PatternError) as error:

@@ -1,0 +1,88 @@
+"""The zygote, asked by hand."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol import wire
+
+CHECKOUT = Path(__file__).parents[2]
+BOOT = "import sys; from worker.zygote import main; main(sys.argv[1:])"
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.settimeout(10)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, str(theirs.fileno()), "tests.worker.plain_tools", ""],
+                cwd=CHECKOUT,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                stderr=subprocess.PIPE,
+            )
+
+    def hear(self) -> tuple[wire.FromZygote, list[int]]:
+        payload, fds, _, _ = socket.recv_fds(self.control, 4096, 1)
+        return wire.decode_from_zygote(payload), list(fds)
+
+    def fork(self, *fds: int) -> None:
+        socket.send_fds(self.control, [wire.encode_control(wire.Fork(1))], fds)
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    found = Asked()
+    yield found
+    found.control.close()
+    found.process.communicate(timeout=10)
+
+
+def test_a_fork_gives_the_worker_s_pid_and_pidfd_and_its_end_is_reported(asked: Asked) -> None:
+    assert asked.hear() == (wire.ZygoteReady(asked.process.pid), [])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        asked.fork(theirs.fileno(), theirs.fileno())
+        forked, (pidfd,) = asked.hear()
+        assert isinstance(forked, wire.Forked)
+        theirs.close()
+        assert isinstance(wire.decode_to_supervisor(ours.recv(4096)[wire.HEADER :]), wire.Hello)
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+        assert asked.hear() == (wire.Exited(forked.pid, -signal.SIGKILL), [])
+        # Everything that the worker had of the wire is gone with it: no copy stayed in the zygote.
+        assert ours.recv(4096) == b""
+
+
+def test_a_fork_without_its_descriptors_is_refused(asked: Asked) -> None:
+    asked.hear()
+    asked.fork()
+    message, _ = asked.hear()
+    assert message == wire.NotForked(1, "a fork needs 2 descriptors, 0 came")
+
+
+def test_a_zygote_has_one_thread_and_none_of_the_supervisor_s_libraries(asked: Asked) -> None:
+    asked.hear()
+    assert len(os.listdir(f"/proc/{asked.process.pid}/task")) == 1
+    maps = Path(f"/proc/{asked.process.pid}/maps").read_text()
+    assert "_ssl" not in maps
+
+
+@pytest.mark.parametrize("way", ["closed", "garbage", "SIGTERM"])
+def test_a_zygote_leaves_when_it_is_of_no_use_any_more(asked: Asked, way: str) -> None:
+    asked.hear()
+    match way:
+        case "closed":
+            asked.control.close()
+        case "garbage":
+            asked.control.send(b"\xc1")
+        case _:
+            asked.process.terminate()
+    assert asked.process.wait(10) == 0
