@@ -174,6 +174,7 @@ def parse(messages: Sequence[Message], turns: Sequence[int | None] = ()) -> Pars
     start = 0
     for index, message in enumerate(messages):
         if isinstance(message, User) and index > start:
+            _exchange(messages, start, index, whole=False)  # an earlier fault is the one to name
             raise GrammarError(index, "a user line before the pair is closed")
         if isinstance(message, Answer):
             user, rounds = _exchange(messages, start, index)

@@ -5,6 +5,7 @@ and `agent` ("main", or a subagent's id).  Fields may be added within a version;
 don't know.  Text in events is raw: whoever prints it to a terminal makes it harmless first.
 """
 
+import json
 from enum import Enum
 
 import msgspec
@@ -196,5 +197,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(event: AnyEvent) -> bytes:
-    """The event as one line of JSON, with its line break."""
-    return _encoder.encode(event) + b"\n"
+    """The event as one line of JSON, with its line break.  A lone surrogate becomes a question mark."""
+    try:
+        return _encoder.encode(event) + b"\n"
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(event), ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace") + b"\n"

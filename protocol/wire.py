@@ -231,8 +231,11 @@ _from_zygote = msgspec.msgpack.Decoder(FromZygote)
 
 
 def encode(message: ToWorker | ToSupervisor, max_frame: int = MAX_FRAME) -> bytes:
-    """The message as a frame.  Raises FrameError where it is too large."""
-    payload = _encoder.encode(message)
+    """The message as a frame.  Raises FrameError where it is too large or holds a lone surrogate."""
+    try:
+        payload = _encoder.encode(message)
+    except UnicodeEncodeError as error:
+        raise FrameError(f"not UTF-8: {error}") from error
     if len(payload) > max_frame:
         raise FrameError(f"a message of {len(payload)} bytes; at most {max_frame} are allowed")
     return len(payload).to_bytes(HEADER, "big") + payload
@@ -242,7 +245,7 @@ def decode_to_worker(payload: bytes) -> ToWorker:
     """Raises FrameError."""
     try:
         return _to_worker.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:  # the latter: a field nested without end
         raise FrameError(f"not a message for a worker: {error}") from error
 
 
@@ -250,7 +253,7 @@ def decode_to_supervisor(payload: bytes) -> ToSupervisor:
     """Raises FrameError."""
     try:
         return _to_supervisor.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:  # the latter: a field nested without end
         raise FrameError(f"not a message for the supervisor: {error}") from error
 
 

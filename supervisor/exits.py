@@ -8,7 +8,13 @@ MODEL = 3
 ROUNDS = 4
 """The round limit ended the turn; its answer is printed all the same."""
 TIMEOUT = 124
+HUNG_UP = 129
+"""The terminal went away (SIGHUP)."""
 INTERRUPTED = 130
+READER_GONE = 141
+"""Whoever read stdout closed it, so the rest had nowhere to go."""
+TERMINATED = 143
+"""SIGTERM; like 129 and 130 it is 128 + the signal's number."""
 
 
 class StopError(Exception):
@@ -17,3 +23,15 @@ class StopError(Exception):
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """The errors that a group holds at any depth, in order; of any other error just itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [cause for inner in error.exceptions for cause in causes(inner)]
+    return [error]
+
+
+def first_stop(error: BaseException) -> StopError | None:
+    """The first StopError among the causes, if there is one."""
+    return next((cause for cause in causes(error) if isinstance(cause, StopError)), None)

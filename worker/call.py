@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from protocol.display import Display
 from protocol.policy import Limits, SandboxPolicy
@@ -34,6 +35,59 @@ class ToolError(Exception):
         self.status = status
 
 
+class BackgroundJob(Protocol):
+    """What still runs (or ran) after its call, as the tools see it.  See worker/processes/jobs.py."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def command(self) -> str:
+        """One line that names it."""
+        ...
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words; empty while it runs."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes that it has printed since its call began."""
+        ...
+
+    @property
+    def file(self) -> str:
+        """The name of the file in the output directory that holds them; empty where there is none."""
+        ...
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Its processes, as far as known."""
+        ...
+
+    def lines(self) -> tuple[str, ...]:
+        """`j1 pid 123 sleep 60` for each process of it that runs; one line that says how, once ended."""
+        ...
+
+    def read(self, since: int, most: int) -> tuple[int, bytes]:
+        """Raw output from byte `since` on, and the byte at which it really begins (what came before may be
+        lost).  Raises ToolError."""
+        ...
+
+    def write(self, data: bytes) -> int:
+        """How many of the bytes its input took; no bytes close the input.  Raises ToolError."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def stop(self) -> None:
+        """End all its processes; returns when they are gone."""
+        ...
+
+
 def _tell_nobody(job: str, line: str) -> None:
     """A desk without a listener."""
 
@@ -48,8 +102,15 @@ class Desk:
     refuse_commands: str = ""
     """Why run_command is refused (no sandbox here); empty where it may run."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
+    jobs: dict[str, BackgroundJob] = field(default_factory=dict)
+    """By id, in order of their start; ended ones stay."""
+    shells: set[int] = field(default_factory=set)
+    """Pids of the shells whose end a thread of ours waits for; nobody else may reap them."""
     tell_job_ended: Callable[[str, str], None] = _tell_nobody
     """Called from a job's thread with its id and the words for wire.JobEnded, when it ended by itself."""
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def decode(name: str, arguments: str) -> Arguments:
     except msgspec.ValidationError as error:
         wanted = ", ".join(tool.arguments.__struct_fields__)
         raise ArgumentsError(f"{name}: {error}; its arguments are: {wanted}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ArgumentsError(f"{name}: the arguments are not JSON: {error}") from error
 
 

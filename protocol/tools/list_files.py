@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 DESCRIPTION = (
     "List files below a directory, in order of name, `.gitignore` respected. Odd names are shown "
-    "JSON-quoted; pass such a name on unquoted."
+    "quoted; pass such a name on as it is shown. A glob without a slash matches at any depth."
 )
 
 

@@ -13,10 +13,13 @@ DESCRIPTION = (
 class ReadFile(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Relative to the workspace, or absolute within it.")]
     offset: Annotated[int, Meta(ge=1, description="First line, from 1.")] = 1
-    limit: Annotated[int, Meta(description="Lines at most.")] | None = None
+    limit: Annotated[int, Meta(ge=1, description="Lines at most.")] | None = None
     byte_offset: (
         Annotated[
-            int, Meta(description="Read from this byte instead, without line numbers (for very long lines).")
+            int,
+            Meta(
+                ge=0, description="Read from this byte instead, without line numbers (for very long lines)."
+            ),
         ]
         | None
     ) = None

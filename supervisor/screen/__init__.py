@@ -1,1 +1,1 @@
-"""Where a person looks; the only package that prints."""
+"""The REPL: editor, prompt, view, diff.  The only room that draws on a terminal."""

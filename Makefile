@@ -1,0 +1,27 @@
+# Shortcuts; each is a plain command of the README or a part of the gate.
+PYTHON ?= .venv/bin/python
+
+.PHONY: all rehearse gate format types contracts test bench
+
+all: gate
+
+rehearse:
+	python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt . && .venv/bin/agent rehearse --check
+
+gate:
+	$(PYTHON) -m tests.gate
+
+format:
+	$(PYTHON) -m ruff format . && $(PYTHON) -m ruff check --fix .
+
+types:
+	$(PYTHON) -m mypy
+
+contracts:
+	$(PYTHON) -m tests.gate contracts
+
+test:
+	$(PYTHON) -m pytest
+
+bench:
+	$(PYTHON) -m bench

@@ -1,0 +1,85 @@
+"""P1, P2, P3: how long it takes until something is there.  From an installed wheel, with compiled files."""
+
+import os
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Sequence
+
+from bench.ground import agent_run, bare_run, environment, installed, play, recorded, serving, workspace
+from bench.row import Measured
+
+REPEATS = 7
+DEADLINE = 30.0
+
+
+def p1_version() -> Measured:
+    env = environment()
+    bound = play([str(installed() / "python"), "-c", "pass"], env).wall
+    subject = play([str(installed() / "agent"), "--version"], env).wall
+    return ("P1 agent --version", bound * 1e3, subject * 1e3, "ms", "<= 1.3")
+
+
+def p2_first_request() -> Measured:
+    """From the start of the process to the first byte of its first request, by the server's clock."""
+    script = {"steps": [{"text": "Done."}]}
+    with serving({"bare": script, "us": script}) as (url, record):
+        bare = play(bare_run(f"{url}/bare"), environment())
+        us = play(agent_run(f"{url}/us"), environment())
+        bound, subject = (
+            (int(str(recorded(record, name)[0]["first_byte_ns"])) - ended.started_ns) / 1e6
+            for name, ended in (("bare", bare), ("us", us))
+        )
+    return ("P2 agent run: first request", bound, subject, "ms", "<= 1.5")
+
+
+def p3_prompt() -> list[Measured]:
+    env = environment() | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    python = str(installed() / "python")
+    floor = "import os; os.write(1, '❯ '.encode()); os.read(0, 1)"
+    (glyph_bound,) = _seen([python, "-I", "-S", "-c", floor], env, ["❯"])
+    editor_bound = play([python, "-c", "import prompt_toolkit"], env).wall
+    command = [str(installed() / "agent"), "--base-url", "http://127.0.0.1:9", "--workspace", workspace()]
+    glyph, echo = _seen(command, env, ["❯", "You 1"], key="ö")
+    return [
+        ("P3 prompt's glyph visible", glyph_bound * 1e3, glyph * 1e3, "ms", "<= 1.5"),
+        ("P3 first key echoed", editor_bound * 1e3, echo * 1e3, "ms", "<= 1.3"),
+    ]
+
+
+def _seen(command: Sequence[str], env: dict[str, str], marks: Sequence[str], key: str = "") -> list[float]:
+    """Seconds from the start until each mark was on the terminal; after the last one `key` is typed, and its
+    echo is what counts for it."""
+    master, slave = pty.openpty()
+    started = time.monotonic()
+    times: list[float] = []
+    with subprocess.Popen(
+        command, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    ) as child:
+        os.close(slave)
+        text = ""
+        try:
+            for number, mark in enumerate(marks):
+                text = _read_until(master, mark, text, started)
+                if key and number == len(marks) - 1:
+                    os.write(master, key.encode())
+                    text = _read_until(master, key, "", started)
+                times.append(time.monotonic() - started)
+        finally:
+            child.kill()
+            os.close(master)
+    return times
+
+
+def _read_until(master: int, mark: str, text: str, started: float) -> str:
+    data = text.encode()
+    while mark.encode() not in data:
+        left = DEADLINE - (time.monotonic() - started)
+        if left <= 0 or not select.select([master], [], [], left)[0]:
+            raise TimeoutError(f"{mark!r} did not appear; there is: {data[-200:]!r}")
+        data += os.read(master, 65536)
+    return data.decode("utf-8", "replace")
+
+
+ROWS = [p1_version, p2_first_request, p3_prompt]

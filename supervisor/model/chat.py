@@ -1,0 +1,138 @@
+"""One request -> deltas -> a completion: the HTTP, the time limits, the tries.
+
+Raw bytes are read (httpx would decode by a charset that servers get wrong, and split lines at U+2028), and
+the time limits are trio deadlines: httpx knows none that tells a comment from an event. What the bytes mean
+is decided in reading.py, what an error is in refusals.py, what is tried again in retries.py.
+"""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+import httpx
+import trio
+
+from supervisor.model.assembly import Completion, Delta
+from supervisor.model.endpoint import Endpoint
+from supervisor.model.errors import Failure, ModelError, NotAModelServerError, seconds
+from supervisor.model.reading import Reading, Want
+from supervisor.model.refusals import refused, unreachable
+from supervisor.model.retries import retry_after
+
+_ERROR_BODY_CAP = 64 * 1024
+"""Bytes that are read of an error's body."""
+
+_ERROR_BODY_SECONDS = 15.0
+"""An error's body comes with its headers; who dawdles is judged by what has come."""
+
+_END_SECONDS = 1.0
+"""For the last bytes of HTTP after `[DONE]`, so that the connection is kept; later ones cost a new one."""
+
+
+class ChatModel:
+    """The model behind one endpoint.  Holds no conversation; may be used by several tasks at once."""
+
+    def __init__(self, http: httpx.AsyncClient, endpoint: Endpoint) -> None:
+        self._http = http
+        self._endpoint = endpoint
+        self._headers = endpoint.headers()
+
+    async def complete(
+        self, body: bytes, on_delta: Callable[[Delta], None], on_retry: Callable[[str], None]
+    ) -> Completion:
+        """The reply to this request; it has text or calls, and the calls are unchecked.  Raises a ModelError.
+
+        `on_delta` is told of each network read that brought something.  `on_retry` is told why the request
+        is sent again: whatever thinking was shown of the try before is void then.  A cancellation closes the
+        connection and leaves nothing behind.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            outcome = await self._attempt(body, on_delta)
+            if isinstance(outcome, Completion):
+                return outcome
+            pause = retry_after(outcome, attempt, random.random())
+            if pause is None or attempt >= self._endpoint.tries:
+                raise outcome
+            on_retry(f"{outcome}; trying again in {seconds(pause)} ({attempt + 1} of {self._endpoint.tries})")
+            await trio.sleep(pause)
+
+    async def _attempt(self, body: bytes, on_delta: Callable[[Delta], None]) -> Completion | Failure:
+        """The reply, or what went wrong, as a value: whether that is the end is decided by the caller."""
+        limits = self._endpoint
+        url = limits.shown_url
+        reading = Reading(url, on_delta)
+        outcome: Completion | Failure | None = None
+        with trio.CancelScope(deadline=trio.current_time() + limits.first_event_seconds) as scope:
+            try:
+                async with self._http.stream(
+                    "POST", limits.url, content=body, headers=self._headers
+                ) as response:
+                    if response.status_code == 200:
+                        outcome = await self._read(response, reading, scope)
+                    else:
+                        outcome = await _refused(response, url)
+            except httpx.ConnectTimeout:
+                outcome = unreachable(f"none within {seconds(limits.connect_seconds)}", url)
+            except httpx.UnsupportedProtocol as error:
+                outcome = NotAModelServerError(f"{url}: {error}; correct the base URL")
+            except httpx.TransportError as error:
+                outcome = reading.broken(str(error) or type(error).__name__)
+            except httpx.InvalidURL as error:
+                outcome = NotAModelServerError(f"{url} is no URL: {error}; correct the base URL")
+        if outcome is None:
+            outcome = reading.silent(limits.first_event_seconds, limits.idle_seconds)
+        if isinstance(outcome, ModelError):
+            outcome.args = (limits.masked(str(outcome)),)
+        return outcome
+
+    async def _read(
+        self, response: httpx.Response, reading: Reading, scope: trio.CancelScope
+    ) -> Completion | Failure:
+        limits = self._endpoint
+        events = 0
+
+        def take(data: bytes) -> Want:
+            nonlocal events
+            want = reading.take(data)
+            if reading.events > events:
+                events = reading.events
+                wait = limits.trailer_seconds if reading.finished else limits.idle_seconds
+                scope.deadline = trio.current_time() + wait
+            return want
+
+        await _each(response, take)
+        return reading.ended()
+
+
+async def _each(response: httpx.Response, take: Callable[[bytes], Want]) -> None:
+    """Hand each network read to `take` for as long as it wants more.
+
+    httpx nests five generators, and leaving the outer one early leaves the others to the garbage collector.
+    An exception from within closes them all, so to leave is to be cancelled at the next read.
+    """
+    want = Want.MORE
+    with trio.CancelScope() as leaving:
+        async for data in response.aiter_raw():
+            if want is not Want.MORE:
+                continue
+            want = take(data)
+            if want is Want.NOTHING:
+                leaving.cancel()
+            elif want is Want.END:
+                leaving.deadline = trio.current_time() + _END_SECONDS
+
+
+async def _refused(response: httpx.Response, url: str) -> Failure:
+    """The failure that an error reply stands for, by as much of its body as comes."""
+    body = bytearray()
+
+    def take(data: bytes) -> Want:
+        body.extend(data)
+        return Want.MORE if len(body) < _ERROR_BODY_CAP else Want.NOTHING
+
+    with trio.move_on_after(_ERROR_BODY_SECONDS), suppress(httpx.TransportError):
+        await _each(response, take)
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return refused(response.status_code, bytes(body), url, headers)

@@ -1,0 +1,253 @@
+"""The REPL's loop on the trio side: a line from the editor becomes a turn or a command.
+
+Everything here runs in the main thread; the editor's thread hands over outcomes and is told what to do
+next.  What is not here: how lines are edited (editor.py), how events look (view.py).
+"""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import assert_never
+
+import trio
+
+from protocol.conversation import User
+from protocol.events import StopReason
+from supervisor.exits import HUNG_UP, TERMINATED, StopError, first_stop
+from supervisor.model.errors import ModelError
+from supervisor.screen import report
+from supervisor.screen.lines import Leave, Line, Lines, Outcome
+from supervisor.screen.port import Open, Prepared, Talk
+from supervisor.screen.prompt import Shown
+from supervisor.screen.slash import Command, Nothing, Say, Unknown, help_lines, meaning, refusal
+from supervisor.screen.tones import Terminal, Tone
+from supervisor.screen.tty import Output
+from supervisor.screen.view import View
+
+ESCAPE = b"\x1b"
+CTRL_C = b"\x03"
+
+ESCAPE_SECONDS = 0.05
+"""How long a lone Esc waits for the rest of a sequence."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXITS: dict[int, int] = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
+
+
+@dataclass
+class Ended:
+    """How the REPL ended: its exit code, and what there is to go on with."""
+
+    exit_code: int = 0
+    conversation: str = ""
+    """Empty where no turn was played, so there is nothing to resume."""
+
+
+class Repl:
+    """One run of the REPL.  `keys`: the descriptor that is read for Esc while a turn runs, or None."""
+
+    def __init__(
+        self,
+        lines: Lines,
+        output: Output,
+        terminal: Terminal,
+        prepared: Prepared,
+        shown: Shown,
+        keys: int | None,
+    ) -> None:
+        self._lines = lines
+        self._output = output
+        self._terminal = terminal
+        self._prepared = prepared
+        self._shown = shown
+        self._keys = keys
+        self._view = View(lines.write, terminal, output.size, prepared.harmless, prepared.show)
+        self._outcomes, self._incoming = _channel()
+        self._interrupt: Callable[[], None] | None = None
+        """Ends what runs now: a turn, a compaction.  None while the prompt is shown."""
+        self._called_back = False
+        """Ctrl-C came while a line waited to be played, since the conversation is still being opened."""
+        self._leaving = False
+        self._ended = Ended()
+
+    async def run(self) -> Ended:
+        """Play until the user leaves.  Raises StopError where a conversation can't be opened."""
+        try:
+            with self._outcomes, trio.open_signal_receiver(*SIGNALS) as signals:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._obey_signals, signals, nursery.cancel_scope)
+                    self._connect()
+                    for notice in self._prepared.notices:
+                        self._view.line(notice, Tone.WARNING)
+                    opening: Open | None = self._prepared.open
+                    while opening is not None and not self._leaving:
+                        opening = await self._conversation(opening)
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_stop(group) or group from None
+        return self._ended
+
+    def _connect(self) -> None:
+        token = trio.lowlevel.current_trio_token()
+
+        def deliver(outcome: Outcome) -> None:
+            with suppress(trio.RunFinishedError):  # the editor ends after the loop
+                token.run_sync_soon(self._take, outcome)
+
+        self._lines.connect(deliver)
+
+    def _take(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Leave):
+            self._leave(0)
+        with suppress(trio.BrokenResourceError):  # nobody asks any more
+            self._incoming.send_nowait(outcome)
+
+    def _leave(self, code: int) -> None:
+        if not self._leaving:
+            self._leaving = True
+            self._ended.exit_code = code
+
+    async def _obey_signals(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+        async for number in signals:
+            if number in EXITS:
+                self._leave(EXITS[number])
+                self._incoming.send_nowait(Leave())
+                if self._shown.source is None:
+                    scope.cancel()  # it is still being opened, so nothing can be lost
+            if self._interrupt is not None:
+                self._interrupt()
+            elif number == signal.SIGINT and not self._lines.press_interrupt():
+                self._called_back = True
+
+    async def _conversation(self, opening: Open) -> Open | None:
+        """One conversation from its opening to its end; what to open next."""
+        async with opening(self._view) as session:
+            self._shown.source = session
+            self._lines.redraw()
+            try:
+                return await self._converse(session)
+            finally:
+                self._shown.source = None
+                if session.turn > 1:
+                    self._ended.conversation = session.id
+
+    async def _converse(self, session: Talk) -> Open | None:
+        while True:
+            outcome = await self._outcomes.receive()
+            match outcome:
+                case Leave():
+                    return None
+                case Line(text):
+                    again = ""
+                    match meaning(text):
+                        case Nothing():
+                            pass
+                        case Say(words) if self._called_back:
+                            self._view.line("[interrupted before it was sent]")
+                            again = words
+                        case Say(words):
+                            again = await self._turn(session, words)
+                        case Unknown() as unknown:
+                            self._view.line(refusal(unknown), Tone.WARNING)
+                        case Command("exit"):
+                            return None
+                        case Command("new"):
+                            self._ask()
+                            return self._prepared.open_new
+                        case Command() as command:
+                            await self._command(session, command)
+                case _:
+                    assert_never(outcome)
+            if self._leaving:
+                return None
+            self._ask(again)
+
+    def _ask(self, default: str = "") -> None:
+        self._called_back = False
+        self._lines.ask(default)
+
+    async def _turn(self, session: Talk, words: str) -> str:
+        """Play one turn; what goes back to the editor, which is the line itself where it was withdrawn."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._interrupt = session.interrupt
+                nursery.start_soon(self._watch_keys)
+                finished = await session.say(User.says(words))
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            stop = first_stop(group)
+            if stop is None:
+                raise
+            self._view.line(str(stop), Tone.BAD)
+            return words
+        finally:
+            self._interrupt = None
+        return words if finished.reason is StopReason.WITHDRAWN else ""
+
+    async def _command(self, session: Talk, command: Command) -> None:
+        match command.name:
+            case "help":
+                for line in help_lines():
+                    self._view.line(line, Tone.NEUTRAL)
+            case "context":
+                width = self._output.size()[0]
+                lines = report.drawn(session.context(), self._terminal, width, self._prepared.harmless)
+                self._lines.write("".join(f"{line}\n" for line in lines))
+            case _:
+                await self._compact(session, command.argument)
+
+    async def _compact(self, session: Talk, focus: str) -> None:
+        with trio.CancelScope() as scope:
+            self._interrupt = scope.cancel
+            self._view.waits("compacting…  (Ctrl-C leaves everything as it is)")
+            try:
+                if await session.compact(focus) is None:
+                    self._view.line("there is nothing to compact yet")
+            except (StopError, ModelError) as failure:
+                self._view.line(str(failure), Tone.BAD)
+            finally:
+                self._interrupt = None
+                self._view.waits("")
+        if scope.cancelled_caught:
+            self._view.line("[interrupted; nothing was changed]")
+
+    async def _watch_keys(self) -> None:
+        """While a turn runs: a lone Esc interrupts it, all other keys wait for the next prompt."""
+        if self._keys is None:
+            return
+        while True:
+            await trio.lowlevel.wait_readable(self._keys)
+            try:
+                data = os.read(self._keys, 4096)
+            except OSError:  # the terminal is gone
+                data = b""
+            if data == ESCAPE:
+                with trio.move_on_after(ESCAPE_SECONDS):
+                    await trio.lowlevel.wait_readable(self._keys)
+                    data += os.read(self._keys, 4096)
+            # A Ctrl-C that came before the terminal made signals of them is a byte.
+            before, ctrl_c, after = data.partition(CTRL_C)
+            typed = after if ctrl_c else before
+            if not data:
+                self._leave(HUNG_UP)
+            elif typed not in (b"", ESCAPE):
+                self._lines.type_ahead(typed)
+            if (ctrl_c or data in (b"", ESCAPE)) and self._interrupt is not None:
+                self._interrupt()
+            if not data:
+                return
+
+
+def _channel() -> tuple[trio.MemoryReceiveChannel[Outcome], trio.MemorySendChannel[Outcome]]:
+    """Outcomes from the editor; one per question, so it never grows."""
+    sending, receiving = trio.open_memory_channel[Outcome](float("inf"))
+    return receiving, sending
+
+
+def talk(
+    lines: Lines, output: Output, terminal: Terminal, prepared: Prepared, shown: Shown, keys: int | None
+) -> Ended:
+    """Run the loop to its end."""
+    return trio.run(Repl(lines, output, terminal, prepared, shown, keys).run)

@@ -1,0 +1,1 @@
+"""A session: plays turns, remembers them, makes room."""

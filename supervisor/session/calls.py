@@ -1,0 +1,157 @@
+"""The session's `Tools` port: hands calls to the pool and their results to the turn.
+
+Calls of one reply that only read run side by side; one that may change something waits for all before it
+and is waited for by all after it.  Calls whose arguments can't be used are answered here, without a worker.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import trio
+
+from protocol import wire
+from protocol.conversation import ToolCall, ToolResult
+from protocol.display import Display
+from protocol.events import AnyEvent, ToolFinished, ToolOutputDelta, ToolStarted
+from protocol.tools.catalog import TOOLS
+from supervisor.exits import StopError
+
+UNUSABLE_IN_A_ROW = 3
+"""Replies running with arguments that don't parse, after which the turn stops: the model is in a loop."""
+
+NOT_BEGUN = "not run: the turn was interrupted before this call began"
+
+NO_OUTPUT = "(no output)"
+"""Some servers refuse an empty result."""
+
+
+class Pool(Protocol):
+    """Where calls are run."""
+
+    async def run(
+        self,
+        call: ToolCall,
+        deliver: Callable[[wire.ToolFinished], None],
+        on_output: Callable[[str], None],
+    ) -> None:
+        """Deliver exactly once, also when cancelled."""
+        ...
+
+
+class StopTurnError(Exception):
+    """The turn can't go on; the message says why."""
+
+
+class SessionTools:
+    """`loop.Tools` over a pool.  `mask` takes our own key out of what enters the conversation."""
+
+    def __init__(self, pool: Pool, tell: Callable[[AnyEvent], None], mask: Callable[[str], str]) -> None:
+        self._pool = pool
+        self._tell = tell
+        self._mask = mask
+        self._unusable = 0
+
+    def start_turn(self) -> None:
+        self._unusable = 0
+
+    async def run(self, calls: Sequence[ToolCall], deliver: Callable[[ToolResult], None]) -> None:
+        usable = [call for call in calls if not call.problem]
+        for call in calls:
+            if call.problem:
+                self._answer_unusable(call, deliver)
+        self._unusable = self._unusable + 1 if len(usable) < len(calls) else 0
+        begun: set[str] = set()
+        try:
+            for batch in batches(usable):
+                begun.update(call.id for call in batch)
+                await self._run_batch(batch, deliver)
+        except trio.Cancelled:
+            for call in usable:
+                if call.id not in begun:
+                    deliver(ToolResult(call.id, NOT_BEGUN, failed=True))
+            raise
+        if self._unusable >= UNUSABLE_IN_A_ROW:
+            raise StopTurnError(
+                f"the model sent arguments that can't be used in {self._unusable} replies running; "
+                "say it in other words, or try another model"
+            )
+
+    def _answer_unusable(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> None:
+        text = f"not run: {call.problem}"
+        self._tell(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        deliver(ToolResult(call.id, text, failed=True))
+        refused = wire.ToolFinished(call.id, wire.Status.REFUSED, text, Display(text))
+        self._told(call, refused, len(text.encode()), 0.0)
+
+    async def _run_batch(self, batch: Sequence[ToolCall], deliver: Callable[[ToolResult], None]) -> None:
+        if len(batch) == 1:
+            await self._run_one(batch[0], deliver)
+            return
+        failures: list[StopError] = []
+
+        async def one(call: ToolCall) -> None:
+            try:
+                await self._run_one(call, deliver)
+            except StopError as error:  # the disk is full, say: the others still get their results
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for call in batch:
+                nursery.start_soon(one, call)
+        if failures:
+            raise failures[0]
+
+    async def _run_one(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> None:
+        started = trio.current_time()
+        self._tell(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+
+        def finished(end: wire.ToolFinished) -> None:
+            text = self._mask(end.text) or NO_OUTPUT
+            deliver(ToolResult(call.id, text, failed=end.status is not wire.Status.DONE))
+            shown = msgspec.structs.replace(end, display=self._masked(end.display))
+            self._told(call, shown, len(text.encode()), trio.current_time() - started)
+
+        if call.name not in TOOLS:
+            words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
+            finished(wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display("unknown tool")))
+            return
+
+        def printed(text: str) -> None:
+            self._tell(ToolOutputDelta(call_id=call.id, text=self._mask(text)))
+
+        await self._pool.run(call, finished, printed)
+
+    def _masked(self, display: Display) -> Display:
+        return Display(
+            self._mask(display.summary), self._mask(display.preview), self._mask(display.diff), display.path
+        )
+
+    def _told(self, call: ToolCall, end: wire.ToolFinished, size: int, seconds: float) -> None:
+        self._tell(
+            ToolFinished(
+                call_id=call.id,
+                name=call.name,
+                status=end.status.value,
+                failed=end.status is not wire.Status.DONE,
+                seconds=round(seconds, 3),
+                bytes=size,
+                display=end.display,
+            )
+        )
+
+
+def batches(calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+    """The calls in order, neighbours that only read together."""
+    found: list[list[ToolCall]] = []
+    for call in calls:
+        if found and _reads(call) and _reads(found[-1][-1]):
+            found[-1].append(call)
+        else:
+            found.append([call])
+    return found
+
+
+def _reads(call: ToolCall) -> bool:
+    tool = TOOLS.get(call.name)
+    return tool is None or tool.reads

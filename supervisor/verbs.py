@@ -1,0 +1,142 @@
+"""What each command does: the way from parsed options to the room that does it.
+
+Rooms are imported when their command is called, since `agent run` must not wait for the editor, nor the
+editor for HTTP.  What is *not* here: parsing (options.py, commands.py), errors' words (__main__.py).
+"""
+
+import gc
+import os
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+from supervisor.exits import MODEL, StopError
+from supervisor.machine import harden, require_linux
+from supervisor.options import NO_MODEL, ReplOptions, RunOptions
+
+
+def run(options: RunOptions) -> int:
+    """`agent run`."""
+    _prepare()
+    from supervisor import headless
+
+    _imported()
+    return headless.run(options)
+
+
+def repl(options: ReplOptions) -> int:
+    """Bare `agent`: the REPL; without a model the rehearsal, or exit 3 where nobody could watch it."""
+    _prepare()
+    if _has_model(options):
+        return _run_repl(options)
+    if not _at_terminal():
+        raise StopError(NO_MODEL, MODEL)
+    return rehearse(check=False)
+
+
+def rehearse(check: bool) -> int:
+    """`agent rehearse`: the small task, then at a terminal the REPL against the script."""
+    _prepare()
+    from supervisor.rehearsal import check as checking
+    from supervisor.rehearsal import play as playing
+    from supervisor.rehearsal.stage import set_up
+
+    _imported()
+    if check:
+        return checking.run()
+    with set_up() as stage:
+        code = playing.run(stage)
+        if code == 0 and _at_terminal():
+            playing.say_what_it_knows()
+            # From here on this process has the surroundings of the stage: no key, a state of its own.
+            os.environ.clear()
+            os.environ.update(stage.environment)
+            code = _run_repl(
+                ReplOptions(workspace=str(stage.workspace), base_url=stage.base_url, rehearsal=True)
+            )
+    playing.say_how_to_go_on()
+    return code
+
+
+def sessions(every: bool) -> int:
+    """`agent sessions`: this project's conversations; `every`: those of other projects below."""
+    _prepare()
+    from supervisor.settings import Flags, load
+    from supervisor.store.listing import listing
+
+    _imported()
+    settings = load(Flags(), os.environ, Path.cwd()).settings
+    found = listing(settings.home, settings.project)
+    for listed in found:
+        if listed.here or every:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(listed.time))
+            turns = "  ?" if listed.turns is None else f"{listed.turns:3}"
+            where = "" if listed.here else f"  ({listed.workspace})"
+            _print(f"{listed.id}  {when}  {turns} turns  {listed.title}{where}")
+    others = sum(not listed.here for listed in found)
+    if not any(listed.here for listed in found):
+        _print("no conversation of this project yet; start one with: agent")
+    if others and not every:
+        _print(f"{others} of other projects: agent sessions --all")
+    return 0
+
+
+def scripted_server(arguments: list[str]) -> int:
+    """`agent scripted-server`: the same as `python -m supervisor.rehearsal.server`."""
+    from supervisor.rehearsal import server
+
+    _imported()
+    return server.main(arguments)
+
+
+def _prepare() -> None:
+    require_linux()
+    harden()
+    _stub_command_line_of_httpx()
+
+
+def _imported() -> None:
+    """The imports are done: they stay for good, so the collector need not look at them again."""
+    gc.freeze()
+    gc.enable()
+
+
+def _stub_command_line_of_httpx() -> None:
+    """Keep `import httpx` from loading its own command line (click, rich, pygments): 40 % of its time."""
+
+    def main() -> None:
+        raise SystemExit("the command line of httpx is not available inside agent")
+
+    stub = ModuleType("httpx._main")
+    stub.__dict__["main"] = main
+    sys.modules.setdefault("httpx._main", stub)
+
+
+def _print(line: str) -> None:
+    from supervisor.streams import encoded
+
+    if sys.stdout is not None:
+        sys.stdout.buffer.write(encoded(line + "\n", sys.stdout.encoding))
+        sys.stdout.flush()
+
+
+def _run_repl(options: ReplOptions) -> int:
+    from supervisor.screen.repl import run_repl
+
+    _imported()
+    return run_repl(options)
+
+
+def _at_terminal() -> bool:
+    return os.isatty(0) and os.isatty(1)
+
+
+def _has_model(options: ReplOptions) -> bool:
+    """A key or a named server.  The settings are read only where flags and environment don't tell."""
+    if options.base_url or any(os.environ.get(name) for name in ("AGENT_BASE_URL", "DEEPSEEK_API_KEY")):
+        return True
+    from supervisor.settings import Flags, load, read_key
+
+    settings = load(Flags(workspace=options.workspace), os.environ, Path.cwd()).settings
+    return settings.configured or read_key(settings, os.environ) is not None

@@ -1,0 +1,210 @@
+"""A program for the tests of the REPL: the real REPL, played against a session that follows a script.
+
+The line says what happens; what it can say is the match in `_play`.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import trio
+from msgspec import Struct
+
+from protocol.conversation import User, plain
+from protocol.display import Display
+from protocol.events import (
+    Compacted,
+    Notice,
+    ReasoningDelta,
+    ReplyFinished,
+    ReplyRetried,
+    RoundStarted,
+    SandboxReady,
+    SessionStarted,
+    StopReason,
+    TextDelta,
+    ToolFinished,
+    ToolOutputDelta,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+    Usage,
+)
+from supervisor.exits import StopError
+from supervisor.harmless import harmless
+from supervisor.options import ReplOptions
+from supervisor.screen.port import Prepared, Talk, Tell
+from supervisor.screen.repl import run_repl
+
+DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n keep\n-old\n+new\n"
+LONG = "".join(f"row {number}\n" for number in range(60))
+
+
+class Report(Struct, frozen=True):
+    parts: tuple[tuple[str, int], ...] = (("system prompt", 1200), ("turn 1: hello \x1b[31m", 34))
+    used: int = 440_000
+    budget: int = 500_000
+    estimated: bool = False
+
+
+class Scripted:
+    def __init__(self, id: str, tell: Tell) -> None:
+        self.id = id
+        self.turn = 1
+        self.share = 0.0
+        self._tell = tell
+        self._scope = trio.CancelScope()
+
+    def interrupt(self) -> None:
+        self._scope.cancel()
+
+    async def say(self, user: User) -> TurnFinished:
+        line = plain(user.parts)
+        self._tell(TurnStarted(turn=self.turn, text=line))
+        reason, error = StopReason.ANSWERED, ""
+        with trio.CancelScope() as self._scope:
+            reason, error = await self._play(line)
+        if self._scope.cancelled_caught:
+            reason, error = StopReason.INTERRUPTED, "interrupted by the user"
+            if line == "silence":
+                reason = StopReason.WITHDRAWN
+        finished = TurnFinished(
+            turn=self.turn, reason=reason, text="", rounds=1, usage=Usage(), seconds=0.1, error=error
+        )
+        if reason is not StopReason.WITHDRAWN:
+            self.turn += 1
+        self._tell(finished)
+        return finished
+
+    async def _play(self, line: str) -> tuple[StopReason, str]:
+        self._tell(RoundStarted(turn=self.turn, round=1, share=0.1))
+        match line:
+            case "silence":
+                self._tell(ReasoningDelta(text="hm"))
+                await trio.sleep_forever()
+            case "forever":
+                self._tell(TextDelta(text="half an "))
+                self._tell(TextDelta(text="answer"))
+                await trio.sleep_forever()
+            case "tools":
+                self._use_tools()
+                self._answer("Done: both lines.")
+            case "command":
+                self._tell(ToolStarted(call_id="9", name="run_command", arguments='{"command": "make"}'))
+                self._tell(ToolOutputDelta(call_id="9", text="compiling a.c\n"))
+                await trio.sleep_forever()
+            case "retry":
+                self._tell(TextDelta(text="lost words"))
+                self._tell(ReplyRetried(why="the stream broke"))
+                self._answer("second try")
+            case "evil":
+                for piece in ("A\x1b", "]52;c;eA==", "\x07B\x9b2J", "C\u202eD"):
+                    self._tell(TextDelta(text=piece))
+                self._answer("")
+            case "long":
+                self._tell(TextDelta(text=LONG))
+                self._answer("the end")
+            case "share":
+                self.share = 0.9
+                self._answer("much")
+            case "red":
+                self.share = 0.976
+                self._answer("too much")
+            case "fail":
+                return StopReason.FAILED, "the server is gone"
+            case "rounds":
+                self._answer("as far as I came")
+                return StopReason.ROUNDS, ""
+            case "full":
+                raise StopError("the disk is full; nothing was written")
+            case "late":
+                self._tell(TextDelta(text="begun "))
+                self._tell(Notice(text="job 1 ended", level="info"))
+                self._answer("and ended")
+            case _:
+                self._answer(f"you said {line}")
+        return StopReason.ANSWERED, ""
+
+    def _use_tools(self) -> None:
+        self._tell(TextDelta(text="I look at it."))
+        self._tell(ReplyFinished(kind="narration", text="I look at it.", round=1))
+        displays = {
+            "read_file": ('{"path": "a.py"}', Display("read 40 lines")),
+            "edit_file": ('{"path": "a.py", "edits": []}', Display("1 edit", diff=DIFF, path="a.py")),
+            "run_command": ('{"command": "ls"}', Display("exit 0 in 0.1 s", preview=LONG)),
+            "search": ('{"pattern": "x"}', Display("nothing was found")),
+        }
+        for number, (name, (arguments, display)) in enumerate(displays.items()):
+            self._tell(ToolStarted(call_id=str(number), name=name, arguments=arguments))
+            self._tell(
+                ToolFinished(
+                    call_id=str(number),
+                    name=name,
+                    status="failed" if name == "search" else "done",
+                    failed=name == "search",
+                    seconds=0.1,
+                    bytes=10,
+                    display=display,
+                )
+            )
+
+    def _answer(self, text: str) -> None:
+        if text:
+            self._tell(TextDelta(text=text))
+        self._tell(ReplyFinished(kind="answer", text=text, round=2))
+
+    async def compact(self, focus: str = "") -> Compacted | None:
+        if focus == "forever":
+            await trio.sleep_forever()
+        if focus == "never":
+            raise StopError("there is nothing to compact yet")
+        if focus == "nothing":
+            return None
+        done = Compacted(pairs=3, before=40_000, after=2_000)
+        self._tell(done)
+        return done
+
+    def context(self) -> Report:
+        return Report()
+
+
+class Opener:
+    """Opens conversations one after the other; the first argument of the program says how."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self.opened = 0
+
+    @asynccontextmanager
+    async def open(self, tell: Tell) -> AsyncIterator[Talk]:
+        self.opened += 1
+        if self.how == "refused":
+            raise StopError("no such conversation", 2)
+        if self.how == "never":
+            await trio.sleep_forever()
+        if self.how.startswith("/"):
+            async with await trio.open_file(self.how):  # a FIFO: it opens when the test opens it
+                pass
+        session = Scripted(f"abc{self.opened}", tell)
+        tell(SessionStarted(conversation=session.id, workspace="/w", model="m", rehearsal=True))
+        async with trio.open_nursery() as nursery:
+            tell(SandboxReady(rung="landlock", notes=("the network is not confined",)))
+            yield session
+            nursery.cancel_scope.cancel()
+        tell(Notice(text=f"closed {session.id}"))
+
+
+@contextmanager
+def prepared() -> Iterator[Prepared]:
+    how, show = sys.argv[1], sys.argv[2]
+    opener = Opener(how)
+    yield Prepared(opener.open, opener.open, harmless, show, notices=("a setting was ignored",))
+
+
+if __name__ == "__main__":
+    try:
+        code = run_repl(ReplOptions(rehearsal=sys.argv[1] == "rehearsal"), prepared)
+    except StopError as stop:
+        print(f"agent: {stop}", file=sys.stderr)
+        code = stop.exit_code
+    sys.exit(code)

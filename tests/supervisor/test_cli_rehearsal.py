@@ -1,0 +1,160 @@
+"""The rehearsal: it checks itself without a person, notices what is broken, takes nothing of the user's."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from protocol.tools.catalog import decode
+from supervisor.rehearsal import check, play
+from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
+from supervisor.rehearsal.tour import ANSWER, KNOWN, LABEL, script
+from tests.product import COMMAND, SECONDS, Product
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Product:
+    return Product(tmp_path)
+
+
+def test_the_check_passes_and_says_what_it_saw(product: Product) -> None:
+    done = product.run("rehearse", "--check", environ={"DEEPSEEK_API_KEY": "sk-of-the-user-0123456789"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == LABEL
+    assert sum(line.startswith("  ok  ") for line in lines) == len(check.CHECKS)
+    assert f"The answer: {ANSWER}" in lines
+    assert any("DEEPSEEK_API_KEY" in line for line in lines)
+    assert "sk-of-the-user" not in done.stdout
+    assert not product.home.exists()  # the user's state is not touched
+
+
+def test_without_a_terminal_the_task_is_shown_and_nothing_is_waited_for(product: Product) -> None:
+    done = product.run("rehearse")
+    assert done.returncode == 0
+    for words in (LABEL, "read_file · ", "+    echo $(( $1 + $2 ))", "total 2 3 = 5: right", ANSWER):
+        assert words in done.stdout
+
+
+def test_nearly_every_check_fails_where_nothing_happened() -> None:
+    """Each check looks at the effect, so a stage on which nothing happened fails nearly all of them."""
+    with set_up() as stage:
+        wrong = [what for what, test in check.CHECKS if test(stage, Played())]
+    assert len(wrong) == len(check.CHECKS) - 2  # nothing is left over and nothing is open to others
+
+
+def test_a_wrong_effect_is_noticed_by_the_check_that_is_about_it() -> None:
+    with set_up() as stage:
+        played = next(event for event in play_task(stage) if isinstance(event, Played))
+        assert failed(stage, played) == []
+        total = stage.workspace / "total.sh"
+        total.write_text(total.read_text() + "# and more\n")
+        (stage.workspace / "verdict.txt").write_text("total 2 3 = 5: wrong\n")
+        (transcript,) = stage.home.glob("sessions/*/myagent_conversation_*.jsonl")
+        with transcript.open("a") as file:
+            file.write(json.dumps({"kind": "message", "role": "system"}) + "\n")
+        transcript.chmod(0o644)
+        lines = stage.requests.read_text().splitlines(keepends=True)
+        stage.requests.write_text("".join(lines[:-1]))
+        played.exit_code = 3
+        played.events = [event for event in played.events if type(event).__name__ != "SandboxReady"]
+        with subprocess.Popen(["sleep", "60"]) as left:
+            try:
+                assert failed(stage, played) == [
+                    "_worker", "_edited", "_ran", "_answered", "_requests", "_transcript", "_private",
+                    "_nothing_left",
+                ]  # fmt: skip
+            finally:
+                left.kill()
+
+
+def failed(stage: Stage, played: Played) -> list[str]:
+    return [test.__name__ for _, test in check.CHECKS if test(stage, played)]
+
+
+def test_the_stage_passes_no_key_on_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-0123456789")
+    monkeypatch.setenv("AGENT_MODEL", "of-the-user")
+    with set_up() as stage:
+        assert "DEEPSEEK_API_KEY" not in stage.environment
+        assert "AGENT_MODEL" not in stage.environment
+        scratch = stage.workspace.parent
+        assert Path(f"/proc/{stage.server}").exists()
+    assert not scratch.exists()
+    assert not Path(f"/proc/{stage.server}").exists()
+
+
+def test_every_call_of_the_script_is_one_that_the_tools_take() -> None:
+    plan = script()
+    steps = [*plan.steps, *(step for case in plan.cases for step in case.steps)]
+    calls = [call for step in steps for call in step.calls]
+    assert len(calls) > 8
+    for call in calls:
+        decode(call.name, json.dumps(call.arguments))
+
+
+@pytest.mark.parametrize("line", [*KNOWN, "hello"])
+def test_each_thing_to_type_has_a_case_of_its_own(line: str) -> None:
+    first = next(case for case in script().cases if case.match in line)
+    assert bool(first.match) == (line in KNOWN)
+    assert len({next(c.match for c in script().cases if c.match in each) for each in KNOWN}) == len(KNOWN)
+
+
+def test_a_listening_port_is_named_but_nothing_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(play, "LOCAL_SERVERS", {port: "Something", 9: "Nobody"})
+        assert play.local_servers() == {port: "Something"}
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(SECONDS)
+            assert connection.recv(1) == b""
+
+
+def test_bare_agent_at_a_terminal_plays_it_and_answers_what_is_typed(product: Product) -> None:
+    master, slave = pty.openpty()
+    environ = {**product.environ, "TERM": "dumb", "NO_COLOR": "1"}
+    with subprocess.Popen(
+        COMMAND,
+        cwd=product.workspace,
+        env=environ,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    ) as child:
+        os.close(slave)
+        try:
+            seen = read_until(master, "Ctrl-D leaves.")
+            assert LABEL in seen
+            os.write(master, b"show the sandbox\r")
+            seen = read_until(master, "not confined yet")
+            assert "the workspace: written" in seen
+            assert "/etc: refused" in seen
+            os.write(master, b"what is the weather\r")
+            read_until(master, "I am a script, no model")
+            os.write(master, b"\x04")
+            read_until(master, "To get a real one")
+            assert child.wait(SECONDS) == 0
+        finally:
+            child.kill()
+            os.close(master)
+    assert not product.home.exists()
+
+
+def read_until(master: int, words: str) -> str:
+    data = b""
+    deadline = time.monotonic() + SECONDS
+    while words.encode() not in data:
+        left = deadline - time.monotonic()
+        assert left > 0, data.decode("utf-8", "replace")
+        assert select.select([master], [], [], left)[0], data.decode("utf-8", "replace")
+        data += os.read(master, 65536)
+    return data.decode("utf-8", "replace")

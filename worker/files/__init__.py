@@ -1,0 +1,1 @@
+"""Files as the tools reach them: paths, names, encodings, writing, walking, searching."""

@@ -1,0 +1,67 @@
+"""Globs over relative paths, as ripgrep and `.gitignore` read them.  Pure.
+
+`*` and `?` stop at a slash, `**` doesn't; `[...]` is a set, `{a,b}` a choice.  A glob without a slash looks
+at the name alone, at any depth; one with a slash (`./*.md` too) at the whole path from the top.
+"""
+
+import re
+from collections.abc import Callable
+
+from worker.files.names import decoded
+
+_SET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
+
+
+class GlobError(ValueError):
+    """This is no glob; the message says why."""
+
+
+def matcher(glob: str) -> Callable[[bytes], bool]:
+    """A test for paths relative to the top.  Raises GlobError."""
+    anchored = "/" in glob.rstrip("/")
+    plain = glob.removeprefix("./").lstrip("/").rstrip("/")
+    if not plain:
+        raise GlobError(f"the glob {glob!r} is empty")
+    try:
+        pattern = re.compile(_translated(plain), re.DOTALL)
+    except re.error as error:
+        raise GlobError(f"the glob {glob!r} is malformed: {error}") from error
+
+    def matches(path: bytes) -> bool:
+        text = decoded(path)
+        return pattern.fullmatch(text if anchored else text.rpartition("/")[2]) is not None
+
+    return matches
+
+
+def _translated(glob: str) -> str:
+    out: list[str] = []
+    at = depth = 0
+    while at < len(glob):
+        char = glob[at]
+        piece, step = re.escape(char), 1
+        if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
+            piece, step = "(?:.*/)?", 3
+        elif glob.startswith("**", at):
+            piece, step = ".*", 2
+        elif char == "*":
+            piece = "[^/]*"
+        elif char == "?":
+            piece = "[^/]"
+        elif char == "\\" and at + 1 < len(glob):
+            piece, step = re.escape(glob[at + 1]), 2
+        elif char == "[" and (found := _SET.match(glob, at)):
+            negated, members = found.groups()
+            inner = members.replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]")
+            piece, step = f"(?!/)[{'^' if negated else ''}{inner}]", len(found.group())
+        elif char == "{":
+            piece, depth = "(?:", depth + 1
+        elif char == "}" and depth:
+            piece, depth = ")", depth - 1
+        elif char == "," and depth:
+            piece = "|"
+        out.append(piece)
+        at += step
+    if depth:
+        raise re.error("a { without its }")
+    return "".join(out)

@@ -1,0 +1,1 @@
+"""What commands print: from raw bytes to the text that the model gets."""

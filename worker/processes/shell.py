@@ -1,0 +1,172 @@
+"""Start bash with a script, and learn from it where it ended.
+
+The script reaches bash through an anonymous file, not through its arguments: no size limit of argv, no
+second parsing, no trace in `ps`.  Bash reads it whole and closes it, so neither the script nor what it
+starts sees a descriptor of ours.  At its end bash writes its working directory to a small file in the
+private temporary directory; where there is none, or the shell ends by `exec` or SIGKILL, nothing is known.
+
+The shell has a session and a process group of its own and no terminal.  Not here: waiting (watch.py).
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BASH = "/bin/bash"
+
+MAX_SCRIPT = 4 * 1024 * 1024
+"""Bytes.  Bash copies a script several times; what is longer is data and belongs into a file."""
+
+PIPE_BYTES = 256 * 1024
+"""Asked for, not needed: fewer wake-ups under a flood."""
+
+_TELL = '{ builtin pwd -P >|"$POLIER_PLACE"; } 2>/dev/null || :'
+
+OPENING = "POLIER_PLACE="
+"""How the text in a shell's arguments begins."""
+
+
+def _start_text(script: int, place: str) -> str:
+    """All on one line, so that bash counts the script's lines from 1.
+
+    The EXIT trap speaks when the script calls `exit` or is killed by a signal that can be caught; the end
+    of the line, when the script has set a trap of its own.
+    """
+    return (
+        f"{OPENING}{shlex.quote(place)}; trap '{_TELL}' EXIT; "
+        f'mapfile -d "" -t POLIER_SCRIPT <&{script}; exec {script}<&-; '
+        'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; POLIER_STATUS=$?; '
+        f"{_TELL}; exit $POLIER_STATUS"
+    )
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+_NO_EDITOR = "echo 'there is no editor here: pass the text by an option or a file' >&2; false"
+
+FIXED: dict[str, str] = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "EDITOR": _NO_EDITOR,
+    "VISUAL": _NO_EDITOR,
+    "GIT_EDITOR": _NO_EDITOR,
+    "GIT_SEQUENCE_EDITOR": _NO_EDITOR,
+    "PIP_NO_INPUT": "1",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+"""What every command finds in its environment: nobody is there to page, edit or answer."""
+
+
+@dataclass
+class Shell:
+    """A bash that runs, or has ended and is not reaped yet.  Whoever starts it reaps and closes it."""
+
+    process: "subprocess.Popen[bytes]"
+    output: int
+    """The read end of its output, non-blocking."""
+    input: int | None
+    """The write end of its input, non-blocking; None where that is /dev/null."""
+    told: Path
+    """The file with the directory in which it ended, if it could tell."""
+    pidfd: int = -1
+    """Readable when it has ended."""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def pid(self) -> int:
+        """Also its process group and its session, as long as it is not reaped."""
+        return self.process.pid
+
+    def ended(self) -> bool:
+        """Looks without reaping, so that its process group can still be signalled."""
+        flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PIDFD, self.pidfd, flags) is not None
+
+    def reap(self) -> int:
+        """Its exit code, or minus the signal that killed it.  Waits for its end."""
+        return self.process.wait()
+
+    def place(self) -> Path | None:
+        """The directory in which the script ended; None where it didn't say.  Ask once: the file goes."""
+        try:
+            told = self.told.read_bytes()
+            self.told.unlink()
+        except OSError:
+            return None
+        return Path(os.fsdecode(told.removesuffix(b"\n"))) if told else None
+
+    def close(self) -> None:
+        """All its descriptors."""
+        for fd in (self.output, self.pidfd, -1 if self.input is None else self.input):
+            if fd >= 0:
+                os.close(fd)
+        self.output = self.pidfd = -1
+        self.input = None
+
+
+def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input: bool) -> Shell:
+    """Run the script.  `environment` is all that it gets, FIXED and PWD apart.  Raises OSError.
+
+    Its TMPDIR is where the shell leaves word of its last directory.
+    """
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what outlives its parent becomes ours, not init's
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        output, out = os.pipe2(os.O_CLOEXEC)
+        ours.callback(os.close, output)
+        theirs.callback(os.close, out)
+        os.set_blocking(output, False)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        text = os.memfd_create("script", os.MFD_CLOEXEC)
+        theirs.callback(os.close, text)
+        _write_all(text, script)
+        stdin, entry = subprocess.DEVNULL, None
+        if with_input:
+            stdin, entry = os.pipe2(os.O_CLOEXEC)
+            theirs.callback(os.close, stdin)
+            ours.callback(os.close, entry)
+            os.set_blocking(entry, False)
+        # A high number: a shell's own descriptors, and most scripts', are below.
+        passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
+        theirs.callback(os.close, passed)
+        told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
+        process = subprocess.Popen(
+            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, str(told)), "bash"],
+            stdin=stdin,
+            stdout=out,
+            stderr=out,
+            cwd=cwd,
+            env={**environment, **FIXED, "PWD": cwd},
+            pass_fds=(passed,),
+            start_new_session=True,
+        )
+        shell = Shell(process, output, entry, told)
+        ours.pop_all()
+        try:
+            shell.pidfd = os.pidfd_open(process.pid)
+        except OSError:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            shell.close()
+            raise
+        return shell
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)

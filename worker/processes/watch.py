@@ -1,0 +1,163 @@
+"""Wait for a shell: its output, its end, its time limit, a cancel; and end what it started.
+
+One `poll` in the call's own thread waits for all of it.  Only a cancel has no descriptor, so it is looked
+at every TICK.  The shell is looked at without being reaped until the last moment: its process group stays
+its own as long.  Not here: jobs (jobs.py), words for the model (worker/tools).
+"""
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from worker.processes import tree
+from worker.processes.shell import Shell
+
+TICK = 0.02
+"""Seconds: how late a cancel may be noticed."""
+
+SETTLE_SECONDS = 0.15
+"""After the shell's end: for the rest of a pipeline or a `> >(tee log)`.  What runs on then is a job."""
+
+READ_BYTES = 64 * 1024
+
+KILL_SECONDS = 2.0
+"""For SIGKILL to work; a process that hangs in the kernel outlasts it."""
+
+
+class Sink(Protocol):
+    """Where output goes; called in the watching thread."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def tick(self) -> None:
+        """Called several times a second."""
+        ...
+
+
+class Ending(Enum):
+    EXITED = "exited"
+    TIMED_OUT = "timed out"
+    CANCELLED = "cancelled"
+
+
+class Pipe:
+    """The read end of a shell's output, until nobody holds the other end any more."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.open = True
+
+    def read(self, sink: Sink) -> bool:
+        """Hand on what is there, one piece.  Whether there was something."""
+        try:
+            data = os.read(self.fd, READ_BYTES) if self.open else b""
+        except BlockingIOError:
+            return False
+        if data:
+            sink.write(data)
+            return True
+        self.open = False
+        return False
+
+    def wait(self, sink: Sink, seconds: float, *others: int) -> bool:
+        """Wait for output or another descriptor, and hand on a piece of output.  Whether another is ready."""
+        poll = select.poll()
+        for fd in others:
+            poll.register(fd, select.POLLIN)
+        if self.open:
+            poll.register(self.fd, select.POLLIN)
+        ready = poll.poll(max(0.0, seconds) * 1000)
+        for fd, _ in ready:
+            if fd == self.fd:
+                self.read(sink)
+        return any(fd != self.fd for fd, _ in ready)
+
+    def drain(self, sink: Sink, until: float) -> None:
+        """Hand on all that is there now; a writer that never stops is left at `until`."""
+        while time.monotonic() < until and self.read(sink):
+            pass
+
+
+@dataclass
+class Running:
+    """A command's shell, its output, and what is known about its processes."""
+
+    shell: Shell
+    pipe: Pipe
+    family: tree.Family
+
+
+def follow(shell: Shell, pipe: Pipe, sink: Sink, until: float, cancelled: threading.Event) -> Ending:
+    """Hand on output until the shell has ended, or must."""
+    while not shell.ended():
+        left = until - time.monotonic()
+        if cancelled.is_set():
+            return Ending.CANCELLED
+        if left <= 0:
+            return Ending.TIMED_OUT
+        pipe.wait(sink, min(left, TICK), shell.pidfd)
+        sink.tick()
+    return Ending.EXITED
+
+
+def settle(pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]]) -> list[tree.Process]:
+    """After the shell's end: wait shortly for what ends by itself.  What still runs."""
+    until = time.monotonic() + SETTLE_SECONDS
+    pipe.drain(sink, until)
+    while True:
+        left = until - time.monotonic()
+        running = alive()
+        if left <= 0 or not (running or pipe.open):
+            return running
+        pipe.wait(sink, min(left, 0.02))
+        pipe.drain(sink, until)
+
+
+def end(
+    shell: Shell, pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]], grace: float
+) -> list[tree.Process]:
+    """SIGTERM to all of it, `grace` seconds later SIGKILL.  Output goes on meanwhile.  What resisted."""
+
+    def until_gone(seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while left := alive():
+            if time.monotonic() >= until:
+                return False
+            if killing:
+                tree.send(left, signal.SIGKILL)
+            else:
+                terminate(left)
+            pipe.wait(sink, 0.01)
+        return True
+
+    def terminate(processes: list[tree.Process], reached: int = 0) -> None:
+        # One signal each: a program's own clean-up shall not run twice.
+        fresh = [one for one in processes if (one.pid, one.start) not in told]
+        tree.send((one for one in fresh if one.group != reached), signal.SIGTERM)
+        tree.send(fresh, signal.SIGCONT)
+        told.update((one.pid, one.start) for one in fresh)
+
+    killing = False
+    told: set[tuple[int, int]] = set()
+    first = alive()
+    terminate(first, reached=_signal_group(shell, signal.SIGTERM))
+    if not until_gone(grace):
+        killing = True
+        _signal_group(shell, signal.SIGKILL)
+        until_gone(KILL_SECONDS)
+    pipe.drain(sink, time.monotonic() + SETTLE_SECONDS)
+    return alive()
+
+
+def _signal_group(shell: Shell, number: signal.Signals) -> int:
+    """Signal the shell's group while it is the shell's own.  The group that was reached, 0 for none."""
+    if shell.process.returncode is not None:
+        return 0
+    os.killpg(shell.pid, number)
+    return shell.pid

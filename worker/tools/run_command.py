@@ -1,0 +1,258 @@
+"""run_command: one bash script, in the foreground or as a job, and the words for what came of it.
+
+The pieces are elsewhere: starting and watching in worker/processes, what output looks like in worker/output.
+"""
+
+import signal
+import time
+from pathlib import Path
+
+from msgspec import structs
+
+from protocol.display import Display
+from protocol.policy import OUTPUT_MOUNT
+from protocol.tools.run_command import RunCommand
+from protocol.wire import Status
+from worker.call import Call, Desk, Outcome, ToolError
+from worker.output.capture import RESERVE, Capture, whereabouts
+from worker.output.record import Record
+from worker.output.terminal_text import shown
+from worker.processes import tree
+from worker.processes.jobs import Job
+from worker.processes.shell import MAX_SCRIPT, Shell, start
+from worker.processes.verdict import verdict
+from worker.processes.watch import TICK, Ending, Pipe, Running, end, follow, settle
+
+FIRST_SECONDS = 0.2
+"""How long a background command is watched before the call returns."""
+
+FIRST_BYTES = 4000
+"""What is shown of its output by then."""
+
+
+def run(arguments: RunCommand, call: Call) -> Outcome:
+    """Run the command.  Raises ToolError where it can't even be started."""
+    desk = call.desk
+    if desk.refuse_commands:
+        raise ToolError(f"commands can't run here: {desk.refuse_commands}", Status.REFUSED)
+    script = _script(arguments.command)
+    notes: list[str] = []
+    shell = _started(script, call, notes, with_input=arguments.background)
+    record = Record(
+        max(desk.limits.result_cap_bytes - RESERVE, 0),
+        desk.limits.output_file_cap,
+        call.open_output,
+        desk.policy.output,
+    )
+    running = Running(shell, Pipe(shell.output), tree.Family(call.id, shell.pid))
+    if arguments.background:
+        return _background(arguments.command, call, running, record, notes)
+    return _Foreground(call, running, record).outcome(arguments.timeout, notes)
+
+
+def _script(command: str) -> bytes:
+    try:
+        script = command.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            f"the command holds a lone surrogate at character {error.start}", Status.REFUSED
+        ) from error
+    if len(script) > MAX_SCRIPT:
+        raise ToolError(
+            f"the command has {len(script):,} bytes; at most {MAX_SCRIPT:,} are allowed. "
+            "Write the data to a file with write_file and use it from there.",
+            Status.REFUSED,
+        )
+    if b"\0" in script:
+        raise ToolError("the command holds a NUL character, which bash can't read", Status.REFUSED)
+    return script
+
+
+def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -> Shell:
+    """A shell that runs, known to the desk before anybody else could reap it."""
+    desk = call.desk
+    environment = dict(desk.policy.environment)
+    environment |= {"POLIER_CALL": call.id, "POLIER_OUTPUT": desk.policy.output or OUTPUT_MOUNT}
+    if desk.policy.tmp:
+        environment["TMPDIR"] = desk.policy.tmp
+    with desk.lock:
+        workspace = Path(desk.policy.workspace)
+        if not desk.cwd.is_dir():
+            notes.append(f"[{desk.cwd} is gone; this command started in {workspace}]")
+            desk.cwd = workspace
+        try:
+            shell = start(script, str(desk.cwd), environment, with_input=with_input)
+        except OSError as error:
+            at = f" in {desk.cwd}"
+            desk.cwd = workspace
+            raise ToolError(
+                f"bash can't be started{at}: {error.strerror}. The next command starts in {workspace}."
+            ) from error
+        desk.shells.add(shell.pid)
+    return shell
+
+
+def _background(command: str, call: Call, running: Running, record: Record, notes: list[str]) -> Outcome:
+    name = " ".join(command.split())
+    job: Job | None = None
+    try:
+        record.spill()
+        job = Job(call.desk, name if len(name) <= 80 else name[:79] + "…", running, record)
+    finally:
+        if job is None:
+            _leave(call.desk, running, record)
+    until = time.monotonic() + FIRST_SECONDS
+    while not job.wait(TICK) and time.monotonic() < until:
+        if call.cancelled.is_set():
+            job.stop()
+            return Outcome(
+                f"{job.id} was stopped: the call was cancelled",
+                Display(f"{job.id} stopped"),
+                Status.CANCELLED,
+            )
+    job.let_go()
+    _, first = job.read(0, FIRST_BYTES)
+    text = shown(first).rstrip("\n")
+    if job.how:
+        state = f"{job.id} is already over: {job.how}"
+    else:
+        state = f"{job.id} runs in the background, pid {running.shell.pid}"
+    lines = [*notes, state, f"[{_kept(record)}; `jobs` reads it, waits for it, stops it]"]
+    if text:
+        lines += [f"its first output ({len(first):,} bytes):", text]
+    return Outcome(
+        "\n".join(lines),
+        Display(state, preview=text[:2000]),
+        background=() if job.how else job.lines(),
+    )
+
+
+def _leave(desk: Desk, running: Running, record: Record) -> None:
+    """On every way out that leaves no job: nothing of the command stays behind."""
+    shell = running.shell
+    if shell.process.returncode is None:
+        tree.send(tree.living(running.family), signal.SIGKILL)
+        shell.reap()
+        with desk.lock:
+            desk.shells.discard(shell.pid)
+    shell.close()
+    record.close()
+
+
+def _kept(record: Record) -> str:
+    if record.file:
+        return whereabouts(record.file)
+    return f"only its newest output is kept: {record.why_no_file}"
+
+
+class _Foreground:
+    """One command in the foreground, from its start to the outcome."""
+
+    def __init__(self, call: Call, running: Running, record: Record) -> None:
+        self.call = call
+        self.desk: Desk = call.desk
+        self.running = running
+        self.shell = running.shell
+        self.pipe = running.pipe
+        self.capture = Capture(record, call.desk.limits.result_cap_bytes, call.say)
+        self.seconds = 0.0
+
+    def outcome(self, wish: float | None, notes: list[str]) -> Outcome:
+        limits = self.desk.limits
+        allowed = min(wish or limits.command_seconds, limits.command_seconds_max)
+        if wish is not None and wish > allowed:
+            notes.append(f"[the timeout was cut to {allowed:g} s, the most that is allowed]")
+        job: Job | None = None
+        code: int | None = None
+        try:
+            ending = follow(
+                self.shell, self.pipe, self.capture, self.shell.started + allowed, self.call.cancelled
+            )
+            self.seconds = time.monotonic() - self.shell.started
+            if ending is Ending.EXITED:
+                code, left = self._after_exit(notes)
+                job = self._keep(left, notes)
+            else:
+                resisting = end(self.shell, self.pipe, self.capture, self._living, limits.grace_seconds)
+                code = self._reaped(notes) if self.shell.ended() else None
+                notes += [f"[pid {one.pid} resists SIGKILL]" for one in resisting]
+        finally:
+            if job is None:
+                _leave(self.desk, self.running, self.capture.record)
+        self.capture.finish()
+        if job is not None:
+            job.let_go()
+        return self._told(ending, code, notes, job)
+
+    def _living(self) -> list[tree.Process]:
+        return tree.living(self.running.family)
+
+    def _after_exit(self, notes: list[str]) -> tuple[int, list[tree.Process]]:
+        with self.desk.lock:
+            taken = set(self.desk.shells).union(*(job.pids for job in self.desk.jobs.values()))
+        self.running.family = structs.replace(self.running.family, taken=frozenset(taken))
+        left = settle(self.pipe, self.capture, self._living)
+        return self._reaped(notes), left
+
+    def _reaped(self, notes: list[str]) -> int:
+        """The exit code; the desk forgets the shell and learns where it ended."""
+        place = self.shell.place()
+        with self.desk.lock:
+            code = self.shell.reap()
+            self.desk.shells.discard(self.shell.pid)
+            tree.reap_adopted(self.desk.shells)
+            if place is not None and place.is_dir():
+                self.desk.cwd = place
+        if place is not None and not place.is_dir():
+            notes.append(f"[{place} is gone; the next command starts in {self.desk.cwd}]")
+        return code
+
+    def _keep(self, left: list[tree.Process], notes: list[str]) -> Job | None:
+        """What still runs becomes a job."""
+        if not left:
+            if self.pipe.open:
+                notes.append(
+                    "[a process that can't be found still holds the output open; it is not followed]"
+                )
+            return None
+        if self.pipe.open:
+            self.capture.record.spill()
+        known = frozenset((one.pid, one.start) for one in left)
+        self.running.family = structs.replace(self.running.family, known=known, taken=None)
+        name = tree.command_line(left[0].pid)
+        return Job(self.desk, name, self.running, self.capture.record)
+
+    def _told(self, ending: Ending, code: int | None, notes: list[str], job: Job | None) -> Outcome:
+        lines: list[str] = [*notes]
+        text = self.capture.text()
+        if text:
+            lines.append(text.removesuffix("\n"))
+        lines += self.capture.notes()
+        background = job.lines() if job is not None else ()
+        if job is not None:
+            lines += ["[still running, see `jobs`:]", *background]
+            if job.file:
+                lines.append(f"[{whereabouts(job.file)}]")
+        status, words, brief = self._ended(ending, code)
+        if code != 0 or ending is not Ending.EXITED:
+            lines.append(words)
+        elif not text:
+            lines.append("(no output, exit code 0)")
+        count = self.capture.lines
+        plural = "" if count == 1 else "s"
+        display = Display(
+            f"{brief} in {self.seconds:.1f} s, {count} line{plural}", preview=self.capture.preview()
+        )
+        return Outcome("\n".join(lines), display, status, background)
+
+    def _ended(self, ending: Ending, code: int | None) -> tuple[Status, str, str]:
+        match ending:
+            case Ending.EXITED:
+                said = verdict(0 if code is None else code)
+                return (Status.FAILED if said.killed else Status.DONE), said.words, said.brief
+            case Ending.TIMED_OUT:
+                words = f"timed out after {self.seconds:.1f} s; it and all that it started were ended"
+                return Status.TIMED_OUT, words, "timed out"
+            case Ending.CANCELLED:
+                words = f"cancelled after {self.seconds:.1f} s; it and all that it started were ended"
+                return Status.CANCELLED, words, "cancelled"
