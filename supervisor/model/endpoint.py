@@ -27,6 +27,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """After a finish_reason: only the usage is missing then, and a reply is whole without it."""
     tries: int = 4
     """Requests for one reply, the first included."""
+    pause_seconds: float = 0.5
+    """Before the second try, then doubled: long enough for a blip, too short for anybody to mind."""
 
     @property
     def url(self) -> str:

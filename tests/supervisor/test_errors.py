@@ -30,12 +30,13 @@ from supervisor.model.errors import (
     seconds,
 )
 from supervisor.model.refusals import WAIT_CAP, refused
-from supervisor.model.retries import FIRST, JITTER, LONGEST, retry_after
+from supervisor.model.retries import JITTER, LONGEST, retry_after
 from supervisor.rehearsal.script import Close, Html, Raw, Reset, Script, ScriptedCall, Stall, Status, Step
 from tests.supervisor.talking import Talk, asking, broken, raw, talking
 
 URL = "http://host/v1/chat/completions"
 KEY = "sk-000111222333"
+FIRST = 0.5
 
 
 def deepseek(message: str, kind: str = "invalid_request_error") -> str:
@@ -45,14 +46,15 @@ def deepseek(message: str, kind: str = "invalid_request_error") -> str:
 
 OVERFLOW = (
     "This model's maximum context length is 1048565 tokens. However, you requested 1551241 tokens "
-    "(1543241 in the messages, 8000 in the completion). Please reduce the length of the messages or completion."
+    "(1543241 in the messages, 8000 in the completion). Please reduce the length of the messages or "
+    "completion."
 )
 
 REFUSALS: list[tuple[int, str, type[ModelError], str]] = [
     (401, deepseek("Authentication Fails, Your api key: ****abcd is invalid"), AuthError, "****abcd"),
     (403, "", AuthError, "check the key"),
     (402, deepseek("Insufficient Balance", "unknown_error"), BalanceError, "top up"),
-    (429, deepseek("You exceeded your current quota, please check your plan"), BalanceError, "top up"),
+    (429, deepseek("You exceeded your current quota, check your plan"), BalanceError, "top up"),
     (429, deepseek("Rate limit reached for TPM"), RateLimitError, "TPM"),
     (
         429,
@@ -178,8 +180,8 @@ DECISIONS: list[tuple[Failure, int, float | None]] = [
 def test_what_is_tried_again_is_decided_by_the_failure(
     error: Failure, attempt: int, pause: float | None
 ) -> None:
-    assert retry_after(error, attempt) == pause
-    jittered = retry_after(error, attempt, 1.0)
+    assert retry_after(error, attempt, FIRST) == pause
+    jittered = retry_after(error, attempt, FIRST, 1.0)
     assert jittered == pause or (pause is not None and jittered == pause * (1 + JITTER))
 
 
@@ -378,7 +380,9 @@ async def test_comments_do_not_keep_a_reply_alive_that_has_fallen_silent(comment
 async def test_a_refused_connection_is_tried_again_and_then_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets the port, and it refuses
-        endpoint = Endpoint(base_url=f"http://127.0.0.1:{taken.getsockname()[1]}", tries=2)
+        endpoint = Endpoint(
+            base_url=f"http://127.0.0.1:{taken.getsockname()[1]}", tries=2, pause_seconds=0.01
+        )
         retries: list[str] = []
         async with open_client(endpoint) as http:
             with pytest.raises(ConnectError, match="no connection to") as caught:
