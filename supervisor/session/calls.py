@@ -106,8 +106,14 @@ class SessionTools:
     async def _run_one(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> None:
         started = trio.current_time()
         self._tell(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        stream = self._masks.stream()  # a key may come in two pieces
+
+        def printed(text: str) -> None:
+            if text:
+                self._tell(ToolOutputDelta(call_id=call.id, text=text))
 
         def finished(end: wire.ToolFinished) -> None:
+            printed(stream.flush())
             text = self._masks.mask(end.text) or NO_OUTPUT
             deliver(ToolResult(call.id, text, failed=end.status is not wire.Status.DONE))
             shown = msgspec.structs.replace(end, display=self._masked(end.display))
@@ -117,13 +123,7 @@ class SessionTools:
             words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
             finished(wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display("unknown tool")))
             return
-        stream = self._masks.stream()  # a key may come in two pieces
-
-        def printed(text: str) -> None:
-            if shown := stream.feed(text):
-                self._tell(ToolOutputDelta(call_id=call.id, text=shown))
-
-        await self._pool.run(call, finished, printed)
+        await self._pool.run(call, finished, lambda text: printed(stream.feed(text)))
 
     def _masked(self, display: Display) -> Display:
         return Display(
