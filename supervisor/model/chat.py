@@ -14,7 +14,7 @@ import trio
 
 from supervisor.model.assembly import Completion, Delta
 from supervisor.model.endpoint import Endpoint
-from supervisor.model.errors import Failure, ModelError, NotAModelServerError, seconds
+from supervisor.model.errors import AuthError, Failure, ModelError, NotAModelServerError, seconds
 from supervisor.model.reading import Reading
 from supervisor.model.reads import Want, each_read
 from supervisor.model.refusals import refused, unreachable
@@ -44,6 +44,8 @@ class ChatModel:
         is sent again: whatever thinking was shown of the try before is void then.  A cancellation closes the
         connection and leaves nothing behind.
         """
+        if not self._endpoint.key_is_sendable:
+            raise AuthError("the key has characters that no key has, such as a line break; set it again")
         attempt = 0
         while True:
             attempt += 1
