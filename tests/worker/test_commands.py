@@ -299,6 +299,14 @@ def test_a_timeout_ends_all_that_was_started_wherever_it_hid(desk: CommandDesk) 
     assert pids_with(mark) == []
 
 
+def test_a_deaf_child_without_our_mark_is_ended_though_its_parent_goes_first(desk: CommandDesk) -> None:
+    (desk.workspace / "deaf.sh").write_text("trap '' TERM; echo $$ >pid; while :; do sleep 0.05; done")
+    outcome = desk.run("env -i $(command -v setsid) /bin/bash deaf.sh & sleep 60", timeout=0.5)
+
+    assert outcome.status is Status.TIMED_OUT
+    assert not Path(f"/proc/{(desk.workspace / 'pid').read_text().strip()}").exists()
+
+
 def test_a_program_may_clean_up_once_before_it_is_killed(desk: CommandDesk) -> None:
     outcome = desk.run("trap 'echo cleaned; exit' TERM; sleep 30 & wait", timeout=0.3)
     assert outcome.text.startswith("cleaned\ntimed out after ")

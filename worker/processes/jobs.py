@@ -11,8 +11,6 @@ import threading
 import time
 from typing import Protocol
 
-from msgspec import structs
-
 from worker.call import Desk, ToolError
 from worker.processes import tree
 from worker.processes.verdict import verdict
@@ -52,7 +50,7 @@ class Job:
         self._shell = running.shell
         self._pipe = running.pipe
         self._record = record
-        self._family = running.family
+        self._running = running
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._stopping = False
@@ -79,12 +77,14 @@ class Job:
 
     @property
     def pids(self) -> frozenset[int]:
-        return frozenset(process.pid for process in tree.living(self._family))
+        return frozenset(process.pid for process in tree.living(self._running.family))
 
     def lines(self) -> tuple[str, ...]:
         if self._ended.is_set():
             return (self._line(),)
-        running = [f"{self.id} pid {one.pid} {self._name(one.pid)}" for one in tree.living(self._family)]
+        running = [
+            f"{self.id} pid {one.pid} {self._name(one.pid)}" for one in tree.living(self._running.family)
+        ]
         return tuple(running) or (f"{self.id} is ending: {self.command}",)
 
     def _name(self, pid: int) -> str:
@@ -132,7 +132,7 @@ class Job:
                     if self._pipe.wait(self._record, left, self._waker, *pidfds):
                         break
             if self._stopping:
-                end(self._shell, self._pipe, self._record, lambda: tree.living(self._family), self._grace())
+                end(self._running, self._record, self._grace())
         finally:
             for fd in pidfds:
                 os.close(fd)
@@ -146,9 +146,7 @@ class Job:
         for fd in pidfds:
             os.close(fd)
         pidfds.clear()
-        alive = tree.living(self._family)
-        known = self._family.known | {(one.pid, one.start) for one in alive}
-        self._family = structs.replace(self._family, known=known, taken=None)
+        alive = self._running.living()
         for process in alive:
             with contextlib.suppress(OSError):
                 pidfds.append(os.pidfd_open(process.pid))

@@ -167,15 +167,13 @@ class _Foreground:
         job: Job | None = None
         code: int | None = None
         try:
-            ending = follow(
-                self.shell, self.pipe, self.capture, self.shell.started + allowed, self.call.cancelled
-            )
+            ending = follow(self.running, self.capture, self.shell.started + allowed, self.call.cancelled)
             self.seconds = time.monotonic() - self.shell.started
             if ending is Ending.EXITED:
                 code, left = self._after_exit(notes)
                 job = self._keep(left, notes)
             else:
-                resisting = end(self.shell, self.pipe, self.capture, self._living, limits.grace_seconds)
+                resisting = end(self.running, self.capture, limits.grace_seconds)
                 code = self._reaped(notes) if self.shell.ended() else None
                 notes += [f"[pid {one.pid} resists SIGKILL]" for one in resisting]
         finally:
@@ -186,14 +184,11 @@ class _Foreground:
             job.let_go()
         return self._told(ending, code, notes, job)
 
-    def _living(self) -> list[tree.Process]:
-        return tree.living(self.running.family)
-
     def _after_exit(self, notes: list[str]) -> tuple[int, list[tree.Process]]:
         with self.desk.lock:
             taken = set(self.desk.shells).union(*(job.pids for job in self.desk.jobs.values()))
         self.running.family = structs.replace(self.running.family, taken=frozenset(taken))
-        left = settle(self.pipe, self.capture, self._living)
+        left = settle(self.running, self.capture)
         return self._reaped(notes), left
 
     def _reaped(self, notes: list[str]) -> int:
@@ -219,8 +214,7 @@ class _Foreground:
             return None
         if self.pipe.open:
             self.capture.record.spill()
-        known = frozenset((one.pid, one.start) for one in left)
-        self.running.family = structs.replace(self.running.family, known=known, taken=None)
+        self.running.family = structs.replace(self.running.family, taken=None)
         name = tree.command_line(left[0].pid)
         return Job(self.desk, name, self.running, self.capture.record)
 
