@@ -139,8 +139,7 @@ def _marked(pids: Iterable[int]) -> Iterator[tuple[int, tuple[bytes, bytes, byte
         if pid == me:
             continue
         with contextlib.suppress(OSError):
-            # A process that hides its memory belongs to root in /proc.
-            if Path(f"/proc/{pid}").stat().st_uid not in (user, 0):
+            if Path(f"/proc/{pid}").stat().st_uid != user:
                 continue
         found = _MARKED.search(_read(f"/proc/{pid}/cmdline")) or _MARKED.search(_read(f"/proc/{pid}/environ"))
         if found:

@@ -150,7 +150,7 @@ class Pool:
             running.finish(
                 ToolFinished(running.call.id, Status.CANCELLED, words, Display("cancelled, killed"))
             )
-            worker.kill(why)
+            self._retire(worker, why)
 
     async def keep(self) -> None:
         """Have a zygote and a worker, or say why there is none, until cancelled."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import trio
 
 from supervisor import machine
 from tests.supervisor.pool_play import CHECKOUT, all_gone, carrying, some
@@ -59,6 +60,15 @@ def run(tmp_path: Path) -> Iterator[Run]:
             os.kill(int(line.split()[0]), signal.SIGKILL)
 
 
+async def killed(pid: int) -> None:
+    """Kill a process and wait until it is dead; the signal alone is only a promise."""
+    pidfd = os.pidfd_open(pid)
+    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    with trio.fail_after(5):
+        await trio.lowlevel.wait_readable(pidfd)
+    os.close(pidfd)
+
+
 @pytest.mark.parametrize("wedged", [False, True], ids=["serving", "wedged"])
 async def test_a_killed_supervisor_takes_everything_with_it(run: Run, wedged: bool) -> None:
     await some(run.mark, PROCESSES)
@@ -90,9 +100,11 @@ async def test_supervisor_and_zygote_killed_at_once_leave_nothing(run: Run) -> N
 
 async def test_what_outlives_the_death_of_all_three_is_ended_by_the_next_run(run: Run) -> None:
     await some(run.mark, PROCESSES)
-    os.kill(run.worker, signal.SIGSTOP)
+    # None of the three may find the time to end the commands.
+    for pid in (run.supervisor, run.zygote, run.worker):
+        os.kill(pid, signal.SIGSTOP)
     for pid in (run.worker, run.supervisor, run.zygote):
-        os.kill(pid, signal.SIGKILL)
+        await killed(pid)
     lines = machine.end_strays()
     assert await all_gone(run.mark) < BOUND
     assert any("sleep" in line for line in lines)

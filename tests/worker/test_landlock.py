@@ -58,7 +58,8 @@ class Site:
             capture_output=True,
             cwd=Path(__file__).parents[2],
             check=False,
-            env={
+            env=os.environ
+            | {
                 "WS": str(self.workspace),
                 "TMP": str(self.tmp),
                 "OUT": str(self.output),
