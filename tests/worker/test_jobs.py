@@ -92,6 +92,14 @@ def test_a_command_s_time_limit_does_not_follow_what_it_left(desk: CommandDesk) 
     assert "late" in desk.jobs(Jobs("output", "j1")).text
 
 
+def test_many_left_processes_don_t_crowd_the_result(desk: CommandDesk) -> None:
+    outcome = desk.run("seq 1 100000; for i in $(seq 20); do sleep 60 & done")
+
+    assert len(outcome.background) == 20
+    assert "[and 12 more]" in outcome.text
+    assert len(outcome.text.encode()) <= 32_000
+
+
 def test_what_ends_within_a_moment_is_no_job(desk: CommandDesk) -> None:
     outcome = desk.run("echo first > >(cat; sleep 0.05; echo late)")
     assert outcome.text == "first\nlate"

@@ -26,6 +26,9 @@ from worker.processes.watch import TICK, Ending, Pipe, Running, end, follow, set
 FIRST_SECONDS = 0.2
 """How long a background command is watched before the call returns."""
 
+NAMED = 8
+"""Processes that a result names; `jobs` lists them all."""
+
 FIRST_BYTES = 4000
 """What is shown of its output by then."""
 
@@ -226,7 +229,9 @@ class _Foreground:
         lines += self.capture.notes()
         background = job.lines() if job is not None else ()
         if job is not None:
-            lines += ["[still running, see `jobs`:]", *background]
+            lines += ["[still running, see `jobs`:]", *background[:NAMED]]
+            if len(background) > NAMED:
+                lines.append(f"[and {len(background) - NAMED} more]")
             if job.file:
                 lines.append(f"[{whereabouts(job.file)}]")
         status, words, brief = self._ended(ending, code)
