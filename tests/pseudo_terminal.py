@@ -48,6 +48,9 @@ class PseudoTerminal:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
+    def signal(self, number: int) -> None:
+        self._child.send_signal(number)
+
     def wait_for(self, words: str) -> str:
         """All text up to now, once it holds the words.  Fails with what there is after the deadline."""
         deadline = time.monotonic() + SECONDS

@@ -1,6 +1,7 @@
 """The rehearsal: it checks itself without a person, notices what is broken, takes nothing of the user's."""
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -84,6 +85,16 @@ def test_the_stage_passes_no_key_on_and_leaves_nothing(monkeypatch: pytest.Monke
         assert Path(f"/proc/{stage.server}").exists()
     assert not scratch.exists()
     assert not Path(f"/proc/{stage.server}").exists()
+
+
+def test_a_rehearsal_that_is_told_to_end_takes_its_stage_down(product: Product, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with PseudoTerminal([*COMMAND, "rehearse"], product, TERM="dumb", TMPDIR=str(scratch)) as terminal:
+        terminal.wait_for("Ctrl-D leaves.")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.ended() in (143, -signal.SIGTERM)
+    assert list(scratch.iterdir()) == []
 
 
 def test_every_call_of_the_script_is_one_that_the_tools_take() -> None:
