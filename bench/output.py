@@ -29,22 +29,28 @@ def _measured(name: str, megabytes: int) -> Measured:
     calls = [
         {"calls": [{"name": "run_command", "arguments": {"command": text}}]} for text in ("sleep 1", flood)
     ]
-    idle = peak = 0.0
-    with serving({"us": {"steps": [*calls, {"text": "Done."}]}}) as (url, _):
-        with subprocess.Popen(agent_run(f"{url}/us"), env=environment(), stdout=subprocess.DEVNULL) as child:
-            while child.poll() is None:
-                size, sleeps = _megabytes(child.pid)
-                idle = max(idle, size) if sleeps else idle
-                peak = max(peak, size)
-                time.sleep(SAMPLE_SECONDS)
+    idle: dict[int, int] = {}
+    peak = 0
+    with (
+        serving({"us": {"steps": [*calls, {"text": "Done."}]}}) as (url, _),
+        subprocess.Popen(agent_run(f"{url}/us"), env=environment(), stdout=subprocess.DEVNULL) as child,
+    ):
+        while child.poll() is None:
+            sizes, sleeps = _sizes(child.pid)
+            if sleeps:
+                idle = sizes
+            # What is not there when idle is a command, or a worker's copy on its way to become one.
+            peak = max(peak, sum(size for pid, size in sizes.items() if pid in idle))
+            time.sleep(SAMPLE_SECONDS)
     if child.returncode:
         raise RuntimeError(f"exit code {child.returncode}")
-    return (name, BOUND_MB, peak - idle, "MB", "<= 1.5")
+    return (name, BOUND_MB, (peak - sum(idle.values())) / 1e6, "MB", "<= 1.5")
 
 
-def _megabytes(pid: int) -> tuple[float, bool]:
-    """Resident memory of the process and those below it that run Python; whether a `sleep` is among them."""
-    total, sleeps = 0, False
+def _sizes(pid: int) -> tuple[dict[int, int], bool]:
+    """Resident bytes of the process and those below it without commands; whether a `sleep` is among them."""
+    sizes: dict[int, int] = {}
+    sleeps = False
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         for each in [process, *process.children(recursive=True)]:
@@ -52,8 +58,8 @@ def _megabytes(pid: int) -> tuple[float, bool]:
                 name = each.name()
                 sleeps = sleeps or name == "sleep"
                 if name not in COMMANDS:
-                    total += each.memory_info().rss
-    return total / 1e6, sleeps
+                    sizes[each.pid] = each.memory_info().rss
+    return sizes, sleeps
 
 
 ROWS = [p14_ten_megabytes, p14_one_gigabyte]
