@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,25 @@ def test_a_turn_without_a_word_of_reply_is_withdrawn_into_the_editor(tmp_path: P
         terminal.wait_for_last_line("You 1 ❯ 0% silent")
         terminal.send(CTRL_U + "hello\r")
         terminal.wait_for("Yes, I am here.", "You 2 ❯")
+
+
+def test_ctrl_c_while_the_connection_is_made_keeps_the_session(tmp_path: Path) -> None:
+    """A server whose queue of connections is full: the client waits for the first packet."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        port = deaf.getsockname()[1]
+        with ExitStack() as callers, agent(tmp_path, f"http://127.0.0.1:{port}") as terminal:
+            for _ in range(2):  # one is accepted by the kernel beyond the queue's length
+                caller = callers.enter_context(socket.socket())
+                caller.setblocking(False)
+                caller.connect_ex(("127.0.0.1", port))
+            terminal.wait_for("You 1 ❯ 0%")
+            terminal.send("hello\r")
+            terminal.wait_for("waiting for the model")
+            terminal.send(CTRL_C)
+            terminal.wait_for("nothing was kept of this turn (interrupted by the user)")
+            terminal.wait_for_last_line("You 1 ❯ 0% hello")
 
 
 def test_ctrl_c_in_a_command_ends_the_command_and_keeps_the_session(tmp_path: Path, url: str) -> None:

@@ -1,0 +1,161 @@
+"""P9, P10, P23: a worker's birth, its memory, and how soon a cancelled call is over."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+import psutil
+import trio
+
+from bench.ground import ROOT, SCRATCH
+from bench.row import Measured
+from protocol import wire
+from protocol.conversation import ToolCall
+from protocol.policy import Limits, Mode, SandboxPolicy
+from protocol.wire import ToolFinished
+from supervisor import machine
+from supervisor.pool.policy import default_policy
+from supervisor.pool.worker import Worker
+from supervisor.pool.workers import Pool, open_pool
+from supervisor.pool.zygote import Launch, Zygote
+
+REPEATS = 5
+_BIRTHS = 5
+_IDLE_WORKERS = 100
+_CANCELS = 20
+_QUIET_SECONDS = 0.2
+"""Between a command's start and its cancellation."""
+
+
+def policy() -> SandboxPolicy:
+    """The default one, for a workspace and a state of its own."""
+    root = Path(tempfile.mkdtemp(dir=SCRATCH.name, prefix="pool-"))
+    for name in ("workspace", "output", "tmp"):
+        (root / name).mkdir()
+    return default_policy(root / "workspace", root / "output", root / "tmp", os.environ, root)
+
+
+def no_output(call_id: str) -> tuple[str, int]:
+    """Where a file for whole outputs would be opened."""
+    raise OSError("no files in a benchmark")
+
+
+def spawned() -> tuple[subprocess.Popen[bytes], socket.socket, float]:
+    """A worker that is no fork, ready and not confined, and the seconds that it took."""
+    begun = time.perf_counter()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-m", "worker", str(theirs.fileno())]
+        process = subprocess.Popen(command, cwd=ROOT, pass_fds=(theirs.fileno(),))
+    ours.recv(4096)
+    ours.sendall(wire.encode(wire.Welcome(1, SandboxPolicy(str(ROOT), Mode.UNCONFINED), Limits())))
+    ours.recv(4096)
+    return process, ours, time.perf_counter() - begun
+
+
+def dismiss(process: subprocess.Popen[bytes], ours: socket.socket) -> None:
+    ours.close()
+    process.wait()
+
+
+async def with_zygote(use: Callable[[Zygote], Awaitable[None]]) -> None:
+    zygote = Zygote.start(Launch(), os.environ, machine.marker())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(zygote.serve)
+        try:
+            await use(zygote)
+        finally:
+            await zygote.end()
+
+
+async def born(zygote: Zygote, confined: SandboxPolicy) -> Worker:
+    worker = Worker(await zygote.fork(), no_output, lambda job, line: None)
+    await worker.greet(confined, Limits())
+    return worker
+
+
+def p9_worker_ready() -> Measured:
+    bounds: list[float] = []
+    ours: list[float] = []
+
+    async def measure(zygote: Zygote) -> None:
+        confined = policy()
+        (await born(zygote, confined)).bury("done")
+        for _ in range(_BIRTHS):
+            process, wired, seconds = spawned()
+            dismiss(process, wired)
+            bounds.append(seconds)
+            begun = time.perf_counter()
+            worker = await born(zygote, confined)
+            ours.append(time.perf_counter() - begun)
+            worker.bury("done")
+            await zygote.exit_code(worker.pid, 5)
+
+    trio.run(with_zygote, measure)
+    return ("P9 worker ready, sandboxed", median(bounds) * 1e3, median(ours) * 1e3, "ms", "<= 0.2")
+
+
+def p10_idle_worker() -> Measured:
+    """Unique memory can be read by root only, as workers close theirs."""
+    process, wired, _ = spawned()
+    bound = psutil.Process(process.pid).memory_full_info().uss
+    dismiss(process, wired)
+    sizes: list[int] = []
+
+    async def measure(zygote: Zygote) -> None:
+        confined = policy()
+        workers = [await born(zygote, confined) for _ in range(_IDLE_WORKERS)]
+        sizes.extend(psutil.Process(worker.pid).memory_full_info().uss for worker in workers)
+        for worker in workers:
+            worker.bury("done")
+
+    trio.run(with_zygote, measure)
+    return ("P10 idle worker's own memory (1 of 100)", bound / 1e6, median(sizes) / 1e6, "MB", "<= 0.35")
+
+
+def p23_cancel_in_a_tool() -> Measured:
+    seconds: list[float] = []
+
+    async def measure() -> None:
+        async with open_pool(policy(), Limits(), no_output, lambda event: None, environ=os.environ) as pool:
+            await pool.ready()
+            for number in range(_CANCELS):
+                seconds.append(await cancelled(pool, f"c{number}"))
+
+    trio.run(measure)
+    late = sorted(seconds)[int(0.95 * (len(seconds) - 1))]
+    return ("P23 cancel to call returned and command dead, p95", 50.0, late * 1e3, "ms", "<= 50 ms")
+
+
+async def cancelled(pool: Pool, call_id: str) -> float:
+    """From the cancellation of a running command to its end, its process's too."""
+    results: list[ToolFinished] = []
+    call = ToolCall(call_id, "run_command", '{"command": "sleep 1000"}')
+    begun = 0.0
+    before = set(sleeping())
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pool.run, call, results.append, lambda text: None)
+            await trio.sleep(_QUIET_SECONDS)
+            begun = time.perf_counter()
+            scope.cancel()
+    seconds = time.perf_counter() - begun
+    if not results or set(sleeping()) - before:
+        raise RuntimeError(f"not over after {signal.SIGTERM.name}: {results}, {sleeping()}")
+    return seconds
+
+
+def sleeping() -> list[int]:
+    """Our commands that still run."""
+    me = psutil.Process()
+    return [child.pid for child in me.children(recursive=True) if child.name() == "sleep"]
+
+
+ROWS = [p9_worker_ready, p10_idle_worker, p23_cancel_in_a_tool]
