@@ -59,6 +59,8 @@ class Editor:
         self._context = contextvars.copy_context()
         self._asked = True
         """A prompt is shown or about to be."""
+        self._pressed = False
+        """A SIGINT that the prompt has not answered yet."""
         self._stopped = False
         self._typed = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._session: PromptSession[str] | None = None
@@ -92,7 +94,9 @@ class Editor:
         self._soon(self._invalidate)
 
     def press_interrupt(self) -> bool:
-        self._soon(self._interrupted)
+        with self._lock:
+            self._pressed = self._loop is not None
+        self._soon(self._answer_press)
         return self._asked
 
     def type_ahead(self, keys: bytes) -> None:
@@ -127,7 +131,7 @@ class Editor:
             default: str | None = ""
             while default is not None:
                 self._outbox.put(self._ask_once(session, default))
-                self._interrupt_if_typed_ahead(session)
+                self._interrupt_if_pressed(session)
                 default = self._asks.get()
         finally:
             # Whatever ended this thread, nobody may wait for it.
@@ -161,15 +165,23 @@ class Editor:
         finally:
             self._disappears()
 
-    def _interrupt_if_typed_ahead(self, session: PromptSession[str]) -> None:
-        """Ctrl-C so soon after Enter that this prompt still read it: it is meant for what runs now."""
+    def _interrupt_if_pressed(self, session: PromptSession[str]) -> None:
+        """Ctrl-C so soon after Enter that this prompt still got it: it is meant for what runs now."""
         presses = get_typeahead(session.app.input)
-        for index, press in enumerate(presses):
-            if press.key is Keys.ControlC:
-                del presses[: index + 1]
-                os.kill(os.getpid(), signal.SIGINT)
-                break
-        store_typeahead(session.app.input, presses)
+        at = next((index for index, press in enumerate(presses) if press.key is Keys.ControlC), None)
+        store_typeahead(session.app.input, presses if at is None else presses[at + 1 :])
+        with self._lock:
+            pressed, self._pressed = self._pressed, False
+        if pressed or at is not None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _answer_press(self) -> None:
+        """A SIGINT came while the prompt was shown; one that comes when its line has ended is left over."""
+        app = self._session.app if self._session is not None else None
+        if app is not None and app.is_running and not app.is_done:
+            with self._lock:
+                self._pressed = False
+            self._interrupted()
 
     def _appears(self) -> None:
         with self._lock:
