@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from contextlib import suppress
 
 import psutil
 
@@ -10,6 +11,8 @@ from bench.row import Measured
 
 SAMPLE_SECONDS = 0.02
 BOUND_MB = 10.0
+COMMANDS = ("bash", "sh", "sleep", "head", "tr")
+"""What the command itself consists of."""
 
 
 def p14_ten_megabytes() -> Measured:
@@ -21,38 +24,42 @@ def p14_one_gigabyte() -> Measured:
 
 
 def _measured(name: str, megabytes: int) -> Measured:
-    """Supervisor, zygote and worker together; idle is while a first command sleeps.  `head` and `tr` count
-    for nothing: they are the command's own."""
+    """Supervisor, zygote and worker together; idle is while a first command sleeps."""
     flood = f"head -c {megabytes}000000 /dev/zero | tr '\\0' x"
     calls = [
         {"calls": [{"name": "run_command", "arguments": {"command": text}}]} for text in ("sleep 1", flood)
     ]
-    with serving({"us": {"steps": [*calls, {"text": "Done."}]}}) as (url, _):
-        started = time.monotonic()
-        with subprocess.Popen(agent_run(f"{url}/us"), env=environment(), stdout=subprocess.DEVNULL) as child:
-            idle = peak = 0.0
-            while child.poll() is None:
-                size = _megabytes(child.pid)
-                if time.monotonic() - started < 1.0:
-                    idle = max(idle, size)
-                peak = max(peak, size)
-                time.sleep(SAMPLE_SECONDS)
+    idle: dict[int, int] = {}
+    peak = 0
+    with (
+        serving({"us": {"steps": [*calls, {"text": "Done."}]}}) as (url, _),
+        subprocess.Popen(agent_run(f"{url}/us"), env=environment(), stdout=subprocess.DEVNULL) as child,
+    ):
+        while child.poll() is None:
+            sizes, sleeps = _sizes(child.pid)
+            if sleeps:
+                idle = sizes
+            # What is not there when idle is a command, or a worker's copy on its way to become one.
+            peak = max(peak, sum(size for pid, size in sizes.items() if pid in idle))
+            time.sleep(SAMPLE_SECONDS)
     if child.returncode:
         raise RuntimeError(f"exit code {child.returncode}")
-    return (name, BOUND_MB, peak - idle, "MB", "<= 1.5")
+    return (name, BOUND_MB, (peak - sum(idle.values())) / 1e6, "MB", "<= 1.5")
 
 
-def _megabytes(pid: int) -> float:
-    """Resident memory of the process and those of its descendants that run Python."""
-    total = 0
-    try:
+def _sizes(pid: int) -> tuple[dict[int, int], bool]:
+    """Resident bytes of the process and those below it without commands; whether a `sleep` is among them."""
+    sizes: dict[int, int] = {}
+    sleeps = False
+    with suppress(psutil.Error):
         process = psutil.Process(pid)
         for each in [process, *process.children(recursive=True)]:
-            if "python" in each.name() or each.pid == pid:
-                total += each.memory_info().rss
-    except psutil.Error:
-        return total / 1e6
-    return total / 1e6
+            with suppress(psutil.Error):
+                name = each.name()
+                sleeps = sleeps or name == "sleep"
+                if name not in COMMANDS:
+                    sizes[each.pid] = each.memory_info().rss
+    return sizes, sleeps
 
 
 ROWS = [p14_ten_megabytes, p14_one_gigabyte]

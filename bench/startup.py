@@ -7,11 +7,15 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from bench.ground import agent_run, bare_run, environment, installed, play, recorded, serving, workspace
+from bench.ground import agent_run, bare_run, environment, installed, play, recorded, serving
 from bench.row import Measured
 
 REPEATS = 7
 DEADLINE = 30.0
+NOWHERE = "http://127.0.0.1:9"
+"""No request is made; a named server keeps bare `agent` from playing the rehearsal."""
+WHERE, HERE = b"\x1b[6n", b"\x1b[1;1R"
+"""A terminal is asked where its cursor is, and answers."""
 
 
 def p1_version() -> Measured:
@@ -35,13 +39,12 @@ def p2_first_request() -> Measured:
 
 
 def p3_prompt() -> list[Measured]:
-    env = environment() | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    env = environment() | {"TERM": "xterm-256color", "AGENT_BASE_URL": NOWHERE}
     python = str(installed() / "python")
     floor = "import os; os.write(1, '❯ '.encode()); os.read(0, 1)"
     (glyph_bound,) = _seen([python, "-I", "-S", "-c", floor], env, ["❯"])
     editor_bound = play([python, "-c", "import prompt_toolkit"], env).wall
-    command = [str(installed() / "agent"), "--base-url", "http://127.0.0.1:9", "--workspace", workspace()]
-    glyph, echo = _seen(command, env, ["❯", "You 1"], key="ö")
+    glyph, echo = _seen([str(installed() / "agent")], env, ["❯", "You"], key="ö")
     return [
         ("P3 prompt's glyph visible", glyph_bound * 1e3, glyph * 1e3, "ms", "<= 1.5"),
         ("P3 first key echoed", editor_bound * 1e3, echo * 1e3, "ms", "<= 1.3"),
@@ -78,7 +81,10 @@ def _read_until(master: int, mark: str, text: str, started: float) -> str:
         left = DEADLINE - (time.monotonic() - started)
         if left <= 0 or not select.select([master], [], [], left)[0]:
             raise TimeoutError(f"{mark!r} did not appear; there is: {data[-200:]!r}")
-        data += os.read(master, 65536)
+        read = os.read(master, 65536)
+        if WHERE in read:
+            os.write(master, HERE)
+        data += read
     return data.decode("utf-8", "replace")
 
 

@@ -266,7 +266,7 @@ def decode_to_zygote(payload: bytes) -> Fork:
     """Raises FrameError."""
     try:
         return _to_zygote.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FrameError(f"not a message for the zygote: {error}") from error
 
 
@@ -274,7 +274,7 @@ def decode_from_zygote(payload: bytes) -> FromZygote:
     """Raises FrameError."""
     try:
         return _from_zygote.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FrameError(f"not a message of the zygote: {error}") from error
 
 

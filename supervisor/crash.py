@@ -16,7 +16,6 @@ from supervisor.masks import Masks
 from supervisor.settings import Flags, load, read_key
 from supervisor.version import VERSION
 
-
 SHOWN = 300
 """Characters of the error's own words in the line; the file has them all."""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
+from typing import assert_never
 
 from supervisor.exits import USAGE, StopError
 
@@ -239,5 +240,7 @@ def _converted(kind: Kind, given: str) -> Value:
                 return int(given)
             case Kind.TEXT | Kind.SWITCH:
                 return given
+            case _ as never:
+                assert_never(never)
     except ValueError:
         return None

@@ -79,7 +79,7 @@ class Choices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is kept of one command's output: enough for any log, too little to fill a disk."""
     command_timeout: _Seconds = 120.0
     """A command's time when the model names none."""
-    show_tool_results: _Shown = "summary"
+    show_tool_results: _Shown = "preview"
     """What the user is shown of a result; it never changes what the model gets."""
     mask_transcript: _Yes = False
     """Whether known shapes of keys are masked before they enter the conversation."""

@@ -6,10 +6,11 @@ editor for HTTP.  What is *not* here: parsing (options.py, commands.py), errors'
 
 import gc
 import os
+import signal
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from supervisor.exits import MODEL, StopError
 from supervisor.machine import harden, require_linux
@@ -43,6 +44,8 @@ def rehearse(check: bool) -> int:
     from supervisor.rehearsal.stage import set_up
 
     _imported()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)  # so that the stage is taken down
     if check:
         return checking.run()
     with set_up() as stage:
@@ -88,6 +91,10 @@ def scripted_server(arguments: list[str]) -> int:
 
     _imported()
     return server.main(arguments)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _prepare() -> None:

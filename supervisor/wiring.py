@@ -77,7 +77,7 @@ async def open_session(
                 session = Session(
                     store,
                     rounds,
-                    SessionTools(pool, teller, masks.mask),
+                    SessionTools(pool, teller, masks),
                     Summariser(rounds, lambda system: _request(settings, system, tools=False)),
                     teller,
                     settings.max_turns_per_session,

@@ -14,8 +14,9 @@ import trio
 
 from supervisor.model.assembly import Completion, Delta
 from supervisor.model.endpoint import Endpoint
-from supervisor.model.errors import Failure, ModelError, NotAModelServerError, seconds
-from supervisor.model.reading import Reading, Want
+from supervisor.model.errors import AuthError, Failure, ModelError, NotAModelServerError, seconds
+from supervisor.model.reading import Reading
+from supervisor.model.reads import Want, each_read
 from supervisor.model.refusals import refused, unreachable
 from supervisor.model.retries import retry_after
 
@@ -24,9 +25,6 @@ _ERROR_BODY_CAP = 64 * 1024
 
 _ERROR_BODY_SECONDS = 15.0
 """An error's body comes with its headers; who dawdles is judged by what has come."""
-
-_END_SECONDS = 1.0
-"""For the last bytes of HTTP after `[DONE]`, so that the connection is kept; later ones cost a new one."""
 
 
 class ChatModel:
@@ -46,13 +44,15 @@ class ChatModel:
         is sent again: whatever thinking was shown of the try before is void then.  A cancellation closes the
         connection and leaves nothing behind.
         """
+        if not self._endpoint.key_is_sendable:
+            raise AuthError("the key has characters that no key has, such as a line break; set it again")
         attempt = 0
         while True:
             attempt += 1
             outcome = await self._attempt(body, on_delta)
             if isinstance(outcome, Completion):
                 return outcome
-            pause = retry_after(outcome, attempt, random.random())
+            pause = retry_after(outcome, attempt, self._endpoint.pause_seconds, random.random())
             if pause is None or attempt >= self._endpoint.tries:
                 raise outcome
             on_retry(f"{outcome}; trying again in {seconds(pause)} ({attempt + 1} of {self._endpoint.tries})")
@@ -102,26 +102,8 @@ class ChatModel:
                 scope.deadline = trio.current_time() + wait
             return want
 
-        await _each(response, take)
+        await each_read(response, take)
         return reading.ended()
-
-
-async def _each(response: httpx.Response, take: Callable[[bytes], Want]) -> None:
-    """Hand each network read to `take` for as long as it wants more.
-
-    httpx nests five generators, and leaving the outer one early leaves the others to the garbage collector.
-    An exception from within closes them all, so to leave is to be cancelled at the next read.
-    """
-    want = Want.MORE
-    with trio.CancelScope() as leaving:
-        async for data in response.aiter_raw():
-            if want is not Want.MORE:
-                continue
-            want = take(data)
-            if want is Want.NOTHING:
-                leaving.cancel()
-            elif want is Want.END:
-                leaving.deadline = trio.current_time() + _END_SECONDS
 
 
 async def _refused(response: httpx.Response, url: str) -> Failure:
@@ -133,6 +115,6 @@ async def _refused(response: httpx.Response, url: str) -> Failure:
         return Want.MORE if len(body) < _ERROR_BODY_CAP else Want.NOTHING
 
     with trio.move_on_after(_ERROR_BODY_SECONDS), suppress(httpx.TransportError):
-        await _each(response, take)
+        await each_read(response, take)
     headers = {name.lower(): value for name, value in response.headers.items()}
     return refused(response.status_code, bytes(body), url, headers)

@@ -16,6 +16,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     base_url: str
     """Without `/chat/completions`; a final slash is ignored."""
     key: str | None = None
+    """Blanks around it are ignored: they come from files and copied lines."""
     connect_seconds: float = 15.0
     """To a TCP and TLS connection.  Far servers need one second; a dead address should be named soon."""
     first_event_seconds: float = 600.0
@@ -27,10 +28,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """After a finish_reason: only the usage is missing then, and a reply is whole without it."""
     tries: int = 4
     """Requests for one reply, the first included."""
+    pause_seconds: float = 0.5
+    """Before the second try, then doubled: long enough for a blip, too short for anybody to mind."""
 
     @property
     def url(self) -> str:
-        return self.base_url.rstrip("/") + "/chat/completions"
+        return self.base_url.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
 
     @property
     def shown_url(self) -> str:
@@ -46,13 +49,22 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             "Accept-Encoding": "identity",
             "User-Agent": f"polier/{VERSION}",
         }
-        if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
         return headers
+
+    @property
+    def key_is_sendable(self) -> bool:
+        """False for a key that can't stand in a header: a line break within it, a letter that is no ASCII."""
+        return self._key.isascii() and self._key.isprintable()
 
     def masked(self, text: str) -> str:
         """The text without the key."""
-        return text.replace(self.key, "[key]") if self.key else text
+        return text.replace(self._key, "[key]") if self._key else text
+
+    @property
+    def _key(self) -> str:
+        return (self.key or "").strip()
 
     def __repr__(self) -> str:
         return f"Endpoint({self.shown_url})"

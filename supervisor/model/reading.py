@@ -6,7 +6,6 @@ cut.
 """
 
 from collections.abc import Callable
-from enum import Enum
 
 from supervisor.model.assembly import Assembly, Completion, Delta, StreamedError
 from supervisor.model.chunks import ChunkError
@@ -20,6 +19,7 @@ from supervisor.model.errors import (
     excerpt,
     seconds,
 )
+from supervisor.model.reads import Want
 from supervisor.model.refusals import classified, unreachable, web_page, words_of
 from supervisor.model.sse import CAP, Events, OversizedEventError
 
@@ -27,14 +27,6 @@ _BLANK = b" \t\r\n\xef\xbb\xbf"
 """What may stand before the first byte that tells JSON, HTML and a stream apart."""
 
 _OUT_OF_CAPACITY = "insufficient_system_resource"
-
-
-class Want(Enum):
-    """What a reading wants after a piece: more, only the end of the HTTP body, or nothing."""
-
-    MORE = "more"
-    END = "end"
-    NOTHING = "nothing"
 
 
 class Reading:

@@ -20,20 +20,18 @@ from supervisor.model.errors import (
     SilenceError,
 )
 
-FIRST = 0.5
-"""Seconds before the second try; then doubled."""
 LONGEST = 10.0
 """Seconds: the most that is waited unless the server asks for more."""
 JITTER = 0.25
 """Part of the pause that is left to chance, so that many clients don't come back at once."""
 
 
-def retry_after(error: Failure, attempt: int, chance: float = 0.0) -> float | None:
-    """Seconds until the next try, or None: give up.  `attempt` counts the tries made, from 1; `chance` in
-    0..1 spreads the pause.  The number of tries is bounded by the caller."""
+def retry_after(error: Failure, attempt: int, first: float, chance: float = 0.0) -> float | None:
+    """Seconds until the next try, or None: give up.  `attempt` counts the tries made, from 1; the first pause
+    is `first` seconds, `chance` in 0..1 spreads it.  The number of tries is bounded by the caller."""
     if error.partial.seen:
         return None
-    pause = min(FIRST * 2.0 ** (attempt - 1), LONGEST) * (1 + JITTER * chance)
+    pause = min(first * 2.0 ** (attempt - 1), LONGEST) * (1 + JITTER * chance)
     match error:
         case ConnectError() | BrokenStreamError():
             return pause

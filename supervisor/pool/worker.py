@@ -171,15 +171,16 @@ class Worker:
         """Close its wire: a worker that is well leaves by itself, with all that it started."""
         self._channel.shut()
 
-    def bury(self, how: str) -> str:
-        """Close what belonged to it, and finish its calls.  Returns what happened, as a sentence."""
+    def bury(self, how: str, tell: Callable[[str], None]) -> None:
+        """Close what belonged to it, tell what happened (a sentence), and then finish its calls: whoever
+        waits for one knows by then."""
         self._channel.close()
         self._descriptors.close()
         os.close(self._pidfd)
         words = f"The worker process {how}" + (f": {self._why}" if self._why else "")
+        tell(words)
         for running in list(self._running.values()):
             running.finish(died(running.call, words))
-        return words
 
 
 def died(call: ToolCall, words: str) -> ToolFinished:

@@ -86,6 +86,7 @@ class Pool:
         self._settled = trio.Event()
         """A worker is ready, or calls are refused."""
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
+        self._again_at = 0.0
 
     async def ready(self) -> Ready:
         """What the current worker enforces, once there is one.  Where none can be had: why commands, and all
@@ -167,12 +168,14 @@ class Pool:
                     try:
                         zygote = Zygote.start(self._launch, self._environ, self._marker)
                     except OSError as error:
-                        await self._lost(f"No worker process can be started: {error}")
+                        self._lost(f"No worker process can be started: {error}")
+                        await self._breathe()
                         continue
                     nursery.start_soon(zygote.serve)
                     try:
                         while not zygote.gone.is_set():
-                            await self._lost(await self._life(zygote))
+                            await self._life(zygote)
+                            await self._breathe()
                     finally:
                         await zygote.end()
                     nursery.cancel_scope.cancel()
@@ -181,13 +184,15 @@ class Pool:
             self._refusal = "No worker process can be had: the session is over"
             self._settled.set()
 
-    async def _life(self, zygote: Zygote) -> str:
-        """From a worker's birth to its burial; how it ended."""
+    async def _life(self, zygote: Zygote) -> None:
+        """From a worker's birth to its burial."""
         try:
             born = await zygote.fork()
         except NoWorkerError as error:
-            return str(error)
+            self._lost(str(error))
+            return
         worker = Worker(born, self._open_output, lambda job, line: self._tell(JobEnded(job, line)))
+        tell: Callable[[str], None] = _nobody  # the session is over: that is no news
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_with, zygote, worker)
             try:
@@ -196,13 +201,14 @@ class Pool:
                 self._settled.set()
                 self._tell(WorkerReady(ready))
                 await worker.live()
+                tell = self._lost
             except NoWorkerError as error:
                 worker.kill(str(error))
+                tell = self._lost
             finally:
                 self._no_longer(worker)
-                words = worker.bury(await self._ended(zygote, worker))
+                worker.bury(await self._ended(zygote, worker), tell)
             nursery.cancel_scope.cancel()
-        return words
 
     async def _end_with(self, zygote: Zygote, worker: Worker) -> None:
         """A worker whose zygote is gone gets a signal, but a wedged one does not hear it."""
@@ -222,21 +228,23 @@ class Pool:
         how = ended(code)
         return f"{how} ({words})" if code is not None and code > 0 and (words := zygote.last_words()) else how
 
-    async def _lost(self, how: str) -> None:
-        """Say so; wait where it has happened too often."""
+    def _lost(self, how: str) -> None:
+        """Say so; refuse calls for a while where it has happened too often."""
         now = trio.current_time()
         self._deaths.append(now)
-        again_at = self._deaths[0] + _WINDOW_SECONDS if len(self._deaths) == _DEATHS else now
-        if again_at <= now:
-            self._tell(WorkerDied(how, will_restart=True))
-            return
-        how = f"{how} ({_DEATHS} times within {_WINDOW_SECONDS:.0f} s: calls are refused for a while)"
-        self._refusal = f"No worker process can be had: {how}"
-        self._settled.set()
-        self._tell(WorkerDied(how, will_restart=False))
-        await trio.sleep_until(again_at)
-        self._refusal = ""
-        self._settled = trio.Event()
+        self._again_at = self._deaths[0] + _WINDOW_SECONDS if len(self._deaths) == _DEATHS else now
+        if self._again_at > now:
+            how = f"{how} ({_DEATHS} times within {_WINDOW_SECONDS:.0f} s: calls are refused for a while)"
+            self._refusal = f"No worker process can be had: {how}"
+            self._settled.set()
+        self._tell(WorkerDied(how, will_restart=not self._refusal))
+
+    async def _breathe(self) -> None:
+        """Wait out a refusal."""
+        await trio.sleep_until(self._again_at)
+        if self._refusal:
+            self._refusal = ""
+            self._settled = trio.Event()
 
     async def _settle(self) -> None:
         """Until there is a worker, or a reason why there is none."""
@@ -263,6 +271,10 @@ class PoolOpening:
     ) -> None:
         self._cancel()
         await self._nursery.__aexit__(None, None, None)
+
+
+def _nobody(words: str) -> None:
+    """Nobody is told."""
 
 
 def _refused(call: ToolCall, why: str) -> ToolFinished:

@@ -20,6 +20,9 @@ PREVIEW_LINES = 6
 DIFF_LINES = 40
 """Lines of a diff that are shown folded: most edits whole, a rewritten file not."""
 
+PREVIEWED = ("run_command", "jobs")
+"""Calls whose output is worth a folded preview; of a file that was read one line says enough."""
+
 SUBJECTS = ("command", "path", "pattern", "glob", "action", "id")
 """The arguments that say what a call is about, the most telling first."""
 
@@ -31,14 +34,14 @@ def subject(arguments: str) -> str:
     try:
         values = _decoder.decode(arguments or "{}")
     except (msgspec.MsgspecError, UnicodeEncodeError):  # a lone surrogate can't be encoded for decoding
-        return " ".join(arguments.split())
+        return _line(arguments)
     found = [str(values[name]) for name in SUBJECTS if values.get(name)]
-    return " ".join(" ".join(found[:2]).split())
+    return _line(" ".join(found[:2]))
 
 
 def started(event: ToolStarted, harmless: Callable[[str], str]) -> str:
     """The call, for a status line."""
-    return harmless(f"{event.name} {subject(event.arguments)}".rstrip())
+    return harmless(f"{_line(event.name)} {subject(event.arguments)}".rstrip())
 
 
 def finished(
@@ -48,10 +51,10 @@ def finished(
     about = harmless(_shortened(subject(arguments)))
     head = terminal.paint(
         "✗ " if event.failed else "● ", Tone.BAD if event.failed else Tone.GOOD
-    ) + terminal.paint(harmless(event.name), Tone.STRONG)
+    ) + terminal.paint(harmless(_line(event.name)), Tone.STRONG)
     if about:
         head += f" {about}"
-    summary = harmless(" ".join(event.display.summary.split()))
+    summary = harmless(_line(event.display.summary))
     if event.failed and not summary:
         summary = harmless(event.status)
     if summary and (show != OFF or event.failed):
@@ -66,6 +69,8 @@ def _below(event: ToolFinished, terminal: Terminal, show: str, harmless: Callabl
     if event.display.diff:
         text = harmless(event.display.diff.replace("\r\n", "\n"))
         return drawn(text, terminal, "  ", None if whole else DIFF_LINES)
+    if not whole and event.name not in PREVIEWED:
+        return []
     return preview(harmless(event.display.preview.replace("\r\n", "\n")), terminal, whole=whole)
 
 
@@ -82,3 +87,8 @@ def preview(text: str, terminal: Terminal, *, whole: bool) -> list[str]:
 
 def _shortened(text: str, most: int = 200) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _line(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
 
+from supervisor.harmless import harmless
 from supervisor.screen.prompt import Fragments
 from supervisor.screen.tty import Output
 
@@ -137,7 +138,7 @@ class PlainLines:
 
     def ask(self, default: str = "") -> None:
         if default:
-            self._output.write(f"(not sent: {default})\n")
+            self._output.write(f"(not sent: {harmless(default)})\n")
         self._asked = True
         self.redraw()
         self._asks.put(True)

@@ -57,8 +57,8 @@ def run_repl(options: ReplOptions, prepare: "Prepare | None" = None) -> int:
             return INTERRUPTED
         finally:
             lines.stop()
-    if ended.conversation:
-        output.write(f"to go on: agent --resume {ended.conversation}  (or agent --continue)\n")
+    if ended.conversation and not options.rehearsal:  # a rehearsal's conversations are removed with it
+        output.write(f"to go on: agent --resume {ended.conversation}\n")
     return ended.exit_code
 
 

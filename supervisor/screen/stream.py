@@ -68,7 +68,9 @@ class OpenText:
         at, used = len(lines), 0
         while at > 0:
             needed = rows(lines[at - 1], columns)
-            if used + needed > height:
+            # Never the top row: a terminal that is cleared from there may put what stood there into its
+            # scrollback (tmux does), and the text would stand twice.
+            if used + needed > height - 1:
                 break
             used += needed
             at -= 1

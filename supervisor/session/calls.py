@@ -16,6 +16,7 @@ from protocol.display import Display
 from protocol.events import AnyEvent, ToolFinished, ToolOutputDelta, ToolStarted
 from protocol.tools.catalog import TOOLS
 from supervisor.exits import StopError
+from supervisor.masks import Masks
 
 UNUSABLE_IN_A_ROW = 3
 """Replies running with arguments that don't parse, after which the turn stops: the model is in a loop."""
@@ -44,12 +45,12 @@ class StopTurnError(Exception):
 
 
 class SessionTools:
-    """`loop.Tools` over a pool.  `mask` takes our own key out of what enters the conversation."""
+    """`loop.Tools` over a pool.  `masks` take our own key out of what enters the conversation."""
 
-    def __init__(self, pool: Pool, tell: Callable[[AnyEvent], None], mask: Callable[[str], str]) -> None:
+    def __init__(self, pool: Pool, tell: Callable[[AnyEvent], None], masks: Masks) -> None:
         self._pool = pool
         self._tell = tell
-        self._mask = mask
+        self._masks = masks
         self._unusable = 0
 
     def start_turn(self) -> None:
@@ -105,9 +106,15 @@ class SessionTools:
     async def _run_one(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> None:
         started = trio.current_time()
         self._tell(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        stream = self._masks.stream()  # a key may come in two pieces
+
+        def printed(text: str) -> None:
+            if text:
+                self._tell(ToolOutputDelta(call_id=call.id, text=text))
 
         def finished(end: wire.ToolFinished) -> None:
-            text = self._mask(end.text) or NO_OUTPUT
+            printed(stream.flush())
+            text = self._masks.mask(end.text) or NO_OUTPUT
             deliver(ToolResult(call.id, text, failed=end.status is not wire.Status.DONE))
             shown = msgspec.structs.replace(end, display=self._masked(end.display))
             self._told(call, shown, len(text.encode()), trio.current_time() - started)
@@ -116,15 +123,14 @@ class SessionTools:
             words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
             finished(wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display("unknown tool")))
             return
-
-        def printed(text: str) -> None:
-            self._tell(ToolOutputDelta(call_id=call.id, text=self._mask(text)))
-
-        await self._pool.run(call, finished, printed)
+        await self._pool.run(call, finished, lambda text: printed(stream.feed(text)))
 
     def _masked(self, display: Display) -> Display:
         return Display(
-            self._mask(display.summary), self._mask(display.preview), self._mask(display.diff), display.path
+            self._masks.mask(display.summary),
+            self._masks.mask(display.preview),
+            self._masks.mask(display.diff),
+            display.path,
         )
 
     def _told(self, call: ToolCall, end: wire.ToolFinished, size: int, seconds: float) -> None:

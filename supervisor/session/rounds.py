@@ -185,6 +185,8 @@ class Rounds:
             self._log.partial(self.number, "".join(self._text), "")
 
     def _retried(self, why: str) -> None:
+        if self._text:
+            self._log.partial(self.number, "", "")  # what was shown is void, after a kill too
         self._forget_partial()
         self._tell(ReplyRetried(why=why))
 

@@ -129,7 +129,10 @@ class Session:
                 reason = StopReason.ROUNDS
         except (ModelError, StopTurnError) as failure:
             reason, error = StopReason.FAILED, str(failure)
-        except trio.Cancelled:
+        except (trio.Cancelled, BaseExceptionGroup) as cancelled:
+            # A nursery on the way (trio's own, while it connects) hands a cancellation on as a group.
+            if isinstance(cancelled, BaseExceptionGroup) and cancelled.split(trio.Cancelled)[1] is not None:
+                raise
             seconds = trio.current_time() - started
             self._finished = self._end(turn, first, mark, StopReason.INTERRUPTED, self._why, seconds)
             raise

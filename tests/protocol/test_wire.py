@@ -87,9 +87,34 @@ def test_a_message_for_the_supervisor_arrives_as_it_was_sent(message: wire.ToSup
     assert wire.decode_to_supervisor(payload) == message
 
 
+@given(
+    st.one_of(
+        st.builds(wire.ZygoteReady, st.integers(1, 2**22)),
+        st.builds(wire.Forked, st.integers(0, 2**31), st.integers(1, 2**22)),
+        st.builds(wire.NotForked, st.integers(0, 2**31), texts),
+        st.builds(wire.Exited, st.integers(1, 2**22), st.integers(-64, 255)),
+    )
+)
+def test_a_message_of_the_zygote_arrives_as_it_was_sent(message: wire.FromZygote) -> None:
+    assert wire.decode_from_zygote(wire.encode_control(message)) == message
+
+
+def test_the_zygote_takes_nothing_but_forks() -> None:
+    assert wire.decode_to_zygote(wire.encode_control(wire.Fork(3))) == wire.Fork(3)
+    with pytest.raises(FrameError, match="not a message for the zygote"):
+        wire.decode_to_zygote(wire.encode_control(wire.Exited(1, 0)))
+    with pytest.raises(FrameError, match="not a message of the zygote"):
+        wire.decode_from_zygote(wire.encode_control(wire.Fork(3)))
+
+
 @given(st.binary(max_size=60))
 def test_a_strangers_bytes_are_a_message_or_a_frame_error(payload: bytes) -> None:
-    for decode in (wire.decode_to_worker, wire.decode_to_supervisor):
+    for decode in (
+        wire.decode_to_worker,
+        wire.decode_to_supervisor,
+        wire.decode_to_zygote,
+        wire.decode_from_zygote,
+    ):
         try:
             decode(payload)
         except FrameError:

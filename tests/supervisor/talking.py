@@ -94,6 +94,7 @@ async def talking(
             idle_seconds=idle,
             trailer_seconds=trailer,
             tries=tries,
+            pause_seconds=0.01,
         )
         async with open_client(endpoint) as http:
             yield Talk(server, ChatModel(http, endpoint))

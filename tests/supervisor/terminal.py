@@ -69,19 +69,26 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.process.poll() is None:
+            if self.master >= 0 and self.process.poll() is None:
                 self.process.terminate()
                 self.wait_for_exit()
         finally:
             self.process.kill()
             self.process.wait()
-            os.close(self.master)
-            os.close(self.slave)
+            if self.master >= 0:
+                os.close(self.master)
+                os.close(self.slave)
 
     def send(self, text: str) -> None:
         """Type.  `wait_for_raw` looks at what is written from here on."""
         self._sent_at = len(self.raw)
         os.write(self.master, text.encode())
+
+    def vanish(self) -> None:
+        """The window is closed."""
+        os.close(self.slave)
+        os.close(self.master)
+        self.master = -1
 
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -92,6 +99,10 @@ class Terminal:
     def wait_for(self, *texts: str) -> str:
         """Until all of them are on the screen; the screen."""
         return self._until(lambda: all(text in self.text() for text in texts), f"{texts} on the screen")
+
+    def wait_for_last_line(self, text: str) -> str:
+        """Until the last line that is not empty has it: where the prompt is, and nothing before it counts."""
+        return self._until(lambda: text in self.text().rstrip().rpartition("\n")[2], f"{text!r} at the end")
 
     def wait_until_gone(self, text: str) -> str:
         return self._until(lambda: text not in self.text(), f"{text!r} to leave the screen")

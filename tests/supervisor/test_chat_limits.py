@@ -6,7 +6,8 @@ import pytest
 
 from supervisor.model.assembly import Delta
 from supervisor.model.errors import BrokenStreamError, NotAModelServerError
-from supervisor.model.reading import Reading, Want
+from supervisor.model.reading import Reading
+from supervisor.model.reads import Want
 from supervisor.model.sse import CAP
 
 CHUNK = b'data: {"choices": [{"delta": {"content": "begun"}}]}\n\n'

@@ -1,11 +1,8 @@
 """The rehearsal: it checks itself without a person, notices what is broken, takes nothing of the user's."""
 
 import json
-import os
-import pty
-import select
+import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from supervisor.rehearsal import check, play
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
 from supervisor.rehearsal.tour import ANSWER, KNOWN, LABEL, script
 from tests.product import COMMAND, SECONDS, Product
+from tests.pseudo_terminal import PseudoTerminal
 
 
 @pytest.fixture
@@ -89,6 +87,16 @@ def test_the_stage_passes_no_key_on_and_leaves_nothing(monkeypatch: pytest.Monke
     assert not Path(f"/proc/{stage.server}").exists()
 
 
+def test_a_rehearsal_that_is_told_to_end_takes_its_stage_down(product: Product, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with PseudoTerminal([*COMMAND, "rehearse"], product, TERM="dumb", TMPDIR=str(scratch)) as terminal:
+        terminal.wait_for("Ctrl-D leaves.")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.ended() in (143, -signal.SIGTERM)
+    assert list(scratch.iterdir()) == []
+
+
 def test_every_call_of_the_script_is_one_that_the_tools_take() -> None:
     plan = script()
     steps = [*plan.steps, *(step for case in plan.cases for step in case.steps)]
@@ -119,42 +127,15 @@ def test_a_listening_port_is_named_but_nothing_is_sent_to_it(monkeypatch: pytest
 
 
 def test_bare_agent_at_a_terminal_plays_it_and_answers_what_is_typed(product: Product) -> None:
-    master, slave = pty.openpty()
-    environ = {**product.environ, "TERM": "dumb", "NO_COLOR": "1"}
-    with subprocess.Popen(
-        COMMAND,
-        cwd=product.workspace,
-        env=environ,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    ) as child:
-        os.close(slave)
-        try:
-            seen = read_until(master, "Ctrl-D leaves.")
-            assert LABEL in seen
-            os.write(master, b"show the sandbox\r")
-            seen = read_until(master, "not confined yet")
-            assert "the workspace: written" in seen
-            assert "/etc: refused" in seen
-            os.write(master, b"what is the weather\r")
-            read_until(master, "I am a script, no model")
-            os.write(master, b"\x04")
-            read_until(master, "To get a real one")
-            assert child.wait(SECONDS) == 0
-        finally:
-            child.kill()
-            os.close(master)
+    with PseudoTerminal(COMMAND, product, TERM="dumb", NO_COLOR="1") as terminal:
+        assert LABEL in terminal.wait_for("Ctrl-D leaves.")
+        terminal.type("show the sandbox\r")
+        seen = terminal.wait_for("not confined yet")
+        assert "the workspace: written" in seen
+        assert "/etc: refused" in seen
+        terminal.type("what is the weather\r")
+        terminal.wait_for("I am a script, no model")
+        terminal.type("\x04")
+        terminal.wait_for("To get a real one")
+        assert terminal.ended() == 0
     assert not product.home.exists()
-
-
-def read_until(master: int, words: str) -> str:
-    data = b""
-    deadline = time.monotonic() + SECONDS
-    while words.encode() not in data:
-        left = deadline - time.monotonic()
-        assert left > 0, data.decode("utf-8", "replace")
-        assert select.select([master], [], [], left)[0], data.decode("utf-8", "replace")
-        data += os.read(master, 65536)
-    return data.decode("utf-8", "replace")

@@ -44,6 +44,12 @@ def serve(server: ServerThread, product: Product, *steps: Step, repeat: bool = F
     return name
 
 
+def sent(server: ServerThread, name: str, number: int = -1) -> list[str]:
+    """The contents of a request's messages, without the system's."""
+    body = json.loads(server.requests(name)[number].body)
+    return [str(message["content"]) for message in body["messages"]][1:]
+
+
 def test_a_task_of_four_rounds_does_what_the_script_says(server: ServerThread, product: Product) -> None:
     (product.workspace / "a.txt").write_text("one 1\n")
     name = serve(server, product, *WORK)
@@ -79,10 +85,9 @@ def test_the_round_limit_is_exit_4_with_the_answer_printed(server: ServerThread,
     name = serve(server, product, NOTHING, NOTHING, Step(text="So far: nothing."))
     done = product.run("run", "--max-tool-rounds", "2", "Go on")
     assert (done.returncode, done.stdout) == (4, "So far: nothing.\n")
-    last = server.requests(name)[-1].json()
-    assert "tools" not in last
-    volatile = last["messages"][-1]["content"]  # type: ignore[index]
-    assert volatile not in json.dumps(product.transcript())
+    assert "tools" not in server.requests(name)[-1].json()
+    volatile = sent(server, name)[-1]
+    assert volatile not in [line.get("content") for line in product.transcript()]
 
 
 def test_a_refusal_by_the_server_is_exit_3_and_one_line(server: ServerThread, product: Product) -> None:
@@ -146,8 +151,7 @@ def test_continue_goes_on_in_the_same_transcript(server: ServerThread, product: 
     assert product.run("run", "First").stdout == "One.\n"
     assert product.run("run", "--continue", "Second").stdout == "Two.\n"
     assert [line["role"] for line in product.messages()] == ["user", "assistant"] * 2
-    sent = [message["content"] for message in server.requests(name)[-1].json()["messages"]]  # type: ignore[union-attr]
-    assert sent[1:] == ["First", "One.", "Second"]
+    assert sent(server, name) == ["First", "One.", "Second"]
     listed = product.run("sessions")
     assert "First" in listed.stdout
     assert listed.stdout.count("\n") == 1
@@ -169,8 +173,7 @@ def test_the_task_comes_from_stdin_or_a_file(server: ServerThread, product: Prod
     (product.workspace / "task.md").write_bytes("\ufeffAus der Datei: ü\n".encode())
     assert product.run("run", "-", given="Von stdin: ä".encode()).returncode == 0
     assert product.run("run", "--file", "task.md").returncode == 0
-    lines = [request.json()["messages"][-1]["content"] for request in server.requests(name)]  # type: ignore[index]
-    assert lines == ["Von stdin: ä", "Aus der Datei: ü\n"]
+    assert [sent(server, name, number)[-1] for number in (0, 1)] == ["Von stdin: ä", "Aus der Datei: ü\n"]
 
 
 @pytest.mark.parametrize(
@@ -295,22 +298,3 @@ def test_a_broken_connection_is_told_and_retried(server: ServerThread, product: 
     done = product.run("run", "Hello")
     assert (done.returncode, done.stdout) == (0, "Yes.\n")
     assert "again" in done.stderr
-
-
-def test_a_fault_of_the_program_leaves_one_line_and_a_private_file(product: Product) -> None:
-    secret = "sk-" + "0123456789abcdef" * 2
-    broken = product.workspace / "sitecustomize.py"
-    broken.write_text(
-        "import sys\nclass F:\n def find_spec(s,n,p=None,t=None):\n"
-        f"  if n=='supervisor.headless': raise LookupError('no luck with {secret}')\n"
-        "sys.meta_path.insert(0,F())\n"
-    )
-    path = os.pathsep.join([str(product.workspace), product.environ["PYTHONPATH"]])
-    done = product.run("run", "x", environ={"PYTHONPATH": path, "DEEPSEEK_API_KEY": secret})
-    assert done.returncode == 1
-    one_line(done.stderr, ["LookupError"])
-    (crash,) = product.home.glob("crashes/*.txt")
-    assert crash.stat().st_mode & 0o077 == 0
-    assert "LookupError" in crash.read_text()
-    assert secret not in crash.read_text()
-    assert secret not in done.stderr

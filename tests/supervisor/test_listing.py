@@ -143,5 +143,5 @@ def test_a_state_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_first_line_that_is_no_json_still_gives_a_title(tmp_path: Path) -> None:
-    transcript_of(tmp_path, said(tmp_path)).write_text('{"role":"user","content":"a\\q b"}\n')
-    assert listing(tmp_path, "here")[0].title == "a\\q b"
+    transcript_of(tmp_path, said(tmp_path)).write_text('{"role":"user","content":"a\\q and more"}\n')
+    assert listing(tmp_path, "here")[0].title == "a\\q and more"

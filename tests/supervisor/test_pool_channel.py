@@ -49,7 +49,10 @@ class Peer:
         self.bury("is over")
 
     def bury(self, how: str) -> str:
-        words = "" if self.buried else self.worker.bury(how)
+        said: list[str] = []
+        if not self.buried:
+            self.worker.bury(how, said.append)
+        words = "".join(said)
         self.buried = True
         return words
 

@@ -84,7 +84,8 @@ def test_a_line_that_was_withdrawn_is_in_the_editor_again(repl: Terminal) -> Non
     repl.send("silence\r")
     repl.wait_for("thinking…")
     repl.send(CTRL_C)
-    repl.wait_for("nothing was kept of this turn", "You 1 ❯ 0% silence")
+    repl.wait_for("nothing was kept of this turn")
+    repl.wait_for_last_line("You 1 ❯ 0% silence")
     repl.send("\x7f" * 7 + "hello\r")
     repl.wait_for("you said hello", "You 2 ❯")
 
@@ -152,6 +153,15 @@ def test_a_sigterm_in_a_turn_ends_it_and_closes_the_session(repl: Terminal) -> N
     assert repl.restored()
 
 
+@pytest.mark.parametrize("line", ["", "forever\r"])
+def test_a_terminal_that_goes_away_ends_the_program(repl: Terminal, line: str) -> None:
+    if line:
+        repl.send(line)
+        repl.wait_for("half an answer")
+    repl.vanish()
+    assert repl.process.wait(timeout=20) in (0, HUNG_UP)
+
+
 def test_a_sigterm_while_a_conversation_is_being_opened_ends_the_program(stage: Stage) -> None:
     terminal = stage("never")
     terminal.wait_for("You ❯", "a setting was ignored")
@@ -208,7 +218,8 @@ def test_ctrl_c_calls_a_line_back_that_waits_for_the_conversation(stage: Stage, 
     terminal.wait_for_raw(b"\x1b[?2004l")  # the editor has left
     terminal.signal(signal.SIGINT)
     open_gate(gate)
-    terminal.wait_for("[interrupted before it was sent]", "You 1 ❯ 0% early")
+    terminal.wait_for("[interrupted before it was sent]")
+    terminal.wait_for_last_line("You 1 ❯ 0% early")
 
 
 def test_commands_are_no_turns(repl: Terminal) -> None:
@@ -252,7 +263,8 @@ def test_new_closes_the_conversation_and_opens_another(repl: Terminal) -> None:
 
 def test_a_turn_that_the_program_refuses_keeps_the_session_and_the_line(repl: Terminal) -> None:
     repl.send("full\r")
-    repl.wait_for("the disk is full; nothing was written", "You 1 ❯ 0% full")
+    repl.wait_for("the disk is full; nothing was written")
+    repl.wait_for_last_line("You 1 ❯ 0% full")
 
 
 def test_the_share_is_grey_then_amber_then_red(repl: Terminal) -> None:

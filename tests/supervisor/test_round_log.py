@@ -18,7 +18,7 @@ def log(tmp_path: Path) -> Iterator[RoundLog]:
 
 
 def sent(number: int, turn: int | None = 1) -> Sent:
-    return Sent(round=number, turn=turn, body_sha256="ab" * 32, bytes=1000, system="s", estimate=250)
+    return Sent(round=number, turn=turn, body_sha256="ab" * 32, bytes=1000, head="h", estimate=250)
 
 
 def test_rows_come_back_in_order(log: RoundLog) -> None:

@@ -91,9 +91,11 @@ def test_a_call_is_about_its_path_command_or_pattern(arguments: str, wanted: str
     assert calls.subject(arguments) == wanted
 
 
-def finished(display: Display, *, failed: bool = False, status: str = "done") -> ToolFinished:
+def finished(
+    display: Display, *, name: str = "tool", failed: bool = False, status: str = "done"
+) -> ToolFinished:
     return ToolFinished(
-        call_id="1", name="tool", status=status, failed=failed, seconds=1, bytes=1, display=display
+        call_id="1", name=name, status=status, failed=failed, seconds=1, bytes=1, display=display
     )
 
 
@@ -105,8 +107,15 @@ def test_show_tool_results_decides_how_much_is_shown() -> None:
     event = finished(Display("read 60 lines", preview=LONG))
     assert lines(event, "off") == ["● tool a"]
     assert lines(event, "summary") == ["● tool a · read 60 lines"]
-    assert lines(event, "preview")[-1] == "  │ … 54 more lines"
+    assert lines(event, "preview") == ["● tool a · read 60 lines"]
     assert len(lines(event, "full")) == 61
+
+
+def test_of_a_command_the_first_lines_of_its_output_are_shown() -> None:
+    event = finished(Display("exit 0", preview=LONG), name="run_command")
+    assert lines(event, "preview")[1] == "  │ row 0"
+    assert lines(event, "preview")[-1] == "  │ … 54 more lines"
+    assert len(lines(event, "preview")) == 8
 
 
 def test_an_edit_is_shown_as_a_diff_instead_of_a_preview() -> None:

@@ -30,13 +30,26 @@ from supervisor.screen.view import View
 AMBER, GREY = "ffaf00", "8a8a8a"
 
 
+class Screen(pyte.HistoryScreen):
+    """A screen that notes from which row it was cleared."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        super().__init__(columns, rows, history=1000)
+        self.cleared_from: list[int] = []
+
+    def erase_in_display(self, how: int = 0, *more: object, **private: object) -> None:
+        self.cleared_from.append(self.cursor.y)
+        super().erase_in_display(how, *more, **private)
+
+
 class Watched:
     """A view and the terminal that it draws on."""
 
     def __init__(
         self, columns: int = 40, rows: int = 10, *, coloured: bool = True, moves: bool = True
     ) -> None:
-        self.screen = pyte.HistoryScreen(columns, rows, history=1000)
+        self.screen = Screen(columns, rows)
+        self.screen.cleared_from.clear()
         self.screen.set_mode(pyte.modes.LNM)
         self.written: list[str] = []
         stream = pyte.Stream(self.screen)
@@ -116,8 +129,17 @@ def test_what_has_scrolled_away_stays_neutral_and_nothing_is_lost_or_doubled() -
     rows = [f"row {number}" for number in range(30)]
     watched = Watched().tell(text("\n".join(rows)), reply("answer"))
     assert watched.gone() + watched.lines() == rows
-    assert set(watched.colours()) == {AMBER}
+    assert set(watched.colours()[1:]) == {AMBER}
     assert watched.screen.history.top[0][0].fg == "default"
+
+
+def test_the_screen_is_never_cleared_from_its_top_row() -> None:
+    """There tmux puts what stood on the screen into its scrollback, and the text would stand twice."""
+    watched = Watched().tell(Notice(text="a prompt always stands above"))
+    for count in range(1, 25):
+        watched.tell(text("\n".join("abc" for _ in range(count))), reply("answer"))
+    assert len(watched.screen.cleared_from) == 24
+    assert min(watched.screen.cleared_from) > 0
 
 
 def test_a_line_that_is_larger_than_the_screen_is_left_as_it_is() -> None:
@@ -140,7 +162,7 @@ def test_another_try_replaces_what_was_shown() -> None:
 
 def test_what_can_not_be_erased_is_said_to_be_replaced() -> None:
     watched = Watched(columns=80).tell(text("lost\n" * 30), ReplyRetried(why="it broke"))
-    assert watched.lines() == ["the text above is replaced; asking again: it broke"]
+    assert watched.lines() == ["lost", "the text above is replaced; asking again: it broke"]
     plain = Watched(columns=80, coloured=False, moves=False).tell(text("lost"), ReplyRetried(why="it broke"))
     assert plain.lines() == ["lost", "the text above is replaced; asking again: it broke"]
     assert Watched().tell(ReplyRetried(why="busy")).lines() == ["asking again: busy"]

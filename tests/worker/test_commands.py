@@ -1,6 +1,8 @@
 """run_command: bash with the script's very bytes, where it starts and ends, and what its end is called."""
 
 import os
+import re
+import resource
 import sys
 import threading
 import time
@@ -8,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from protocol.policy import Limits
 from protocol.wire import Status
 from tests.worker.command_desk import CommandDesk, command_desk
 from worker.call import ToolError
+from worker.processes.tree import below
 
 
 @pytest.fixture
@@ -32,6 +36,16 @@ def pids_with(mark: str) -> list[int]:
             except OSError:
                 pass
     return found
+
+
+def all_descriptors() -> list[int]:
+    """Take all that may still be opened."""
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        return taken
 
 
 # --- the script ---------------------------------------------------------------------------------------
@@ -104,6 +118,19 @@ def test_the_environment_is_the_policy_s_and_ours_and_nothing_else(
     }
     assert (found["TERM"], found["POLIER_OUTPUT"]) == ("dumb", str(desk.output))
     assert found["TMPDIR"] == desk.desk.policy.tmp
+
+
+def test_no_start_file_is_read(tmp_path: Path) -> None:
+    for name in (".bashrc", ".bash_profile", ".profile", "named"):
+        (tmp_path / name).write_text("echo a start file was read\n")
+    with command_desk(tmp_path) as desk:
+        environment = (
+            *desk.desk.policy.environment,
+            ("BASH_ENV", str(tmp_path / "named")),
+            ("SHELLOPTS", "noexec"),
+        )
+        desk.desk.policy = structs.replace(desk.desk.policy, environment=environment)
+        assert desk.run("echo only this").text == "only this"
 
 
 @pytest.mark.parametrize(
@@ -219,6 +246,7 @@ def test_a_workspace_that_is_gone_is_an_error_in_words(desk: CommandDesk) -> Non
         ("printf 'before\\n'; kill -TERM $$", Status.FAILED, "before\nkilled by SIGTERM (143)"),
         ("printf 'before\\n'; exit 7", Status.DONE, "before\nexit code 7"),
         ("exit 124", Status.DONE, "exit code 124"),
+        ("", Status.DONE, "(no output, exit code 0)"),
         ("true", Status.DONE, "(no output, exit code 0)"),
         ("echo out; echo err >&2", Status.DONE, "out\nerr"),
     ],
@@ -240,8 +268,9 @@ def test_a_timeout_keeps_the_text_and_is_not_the_program_s_own_124(desk: Command
     outcome = desk.run("echo CHECKPOINT; sleep 30", timeout=0.4)
 
     assert outcome.status is Status.TIMED_OUT
-    assert outcome.text == "CHECKPOINT\ntimed out after 0.4 s; it and all that it started were ended"
-    assert outcome.display.summary == "timed out in 0.4 s, 1 line"
+    words = r"CHECKPOINT\ntimed out after 0\.[4-9] s; it and all that it started were ended"
+    assert re.fullmatch(words, outcome.text)
+    assert re.fullmatch(r"timed out in 0\.[4-9] s, 1 line", outcome.display.summary)
 
 
 def test_a_cancel_keeps_the_text_and_says_after_how_long(desk: CommandDesk) -> None:
@@ -271,6 +300,14 @@ def test_a_timeout_ends_all_that_was_started_wherever_it_hid(desk: CommandDesk) 
     assert pids_with(mark) == []
 
 
+def test_a_deaf_child_without_our_mark_is_ended_though_its_parent_goes_first(desk: CommandDesk) -> None:
+    (desk.workspace / "deaf.sh").write_text("trap '' TERM; echo $$ >pid; while :; do sleep 0.05; done")
+    outcome = desk.run("env -i $(command -v setsid) /bin/bash deaf.sh & sleep 60", timeout=0.5)
+
+    assert outcome.status is Status.TIMED_OUT
+    assert not Path(f"/proc/{(desk.workspace / 'pid').read_text().strip()}").exists()
+
+
 def test_a_program_may_clean_up_once_before_it_is_killed(desk: CommandDesk) -> None:
     outcome = desk.run("trap 'echo cleaned; exit' TERM; sleep 30 & wait", timeout=0.3)
     assert outcome.text.startswith("cleaned\ntimed out after ")
@@ -293,6 +330,7 @@ def test_a_longer_time_than_is_allowed_is_cut_and_said(tmp_path: Path) -> None:
 def test_a_call_leaves_no_descriptor_no_thread_and_no_zombie(desk: CommandDesk) -> None:
     desk.run("true")
     fds, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    others = {process.pid for process in below(os.getpid())}
     for command in ("true", "exit 3", "kill -9 $$", "(setsid sh -c 'exit 3' &) ; true", "seq 1 20000"):
         desk.run(command)
     with pytest.raises(ToolError):
@@ -300,8 +338,38 @@ def test_a_call_leaves_no_descriptor_no_thread_and_no_zombie(desk: CommandDesk) 
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (fds, threads)
     assert desk.desk.shells == set()
     assert os.listdir(desk.desk.policy.tmp) == []
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert {process.pid for process in below(os.getpid())} <= others
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_where_descriptors_run_out_the_call_fails_in_words_and_leaves_nothing(
+    desk: CommandDesk, background: bool
+) -> None:
+    before = os.listdir("/proc/self/fd")
+    others = {process.pid for process in below(os.getpid())}
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    failed = 0
+    for spare in range(16):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+        filler = all_descriptors()
+        try:
+            for fd in filler[len(filler) - spare :]:
+                os.close(fd)
+            del filler[len(filler) - spare :]
+            desk.run("true", background=background)
+        except (ToolError, OSError):
+            failed += 1
+        finally:
+            for fd in filler:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for job in desk.desk.jobs.values():
+            job.stop()
+
+    assert failed > 3
+    assert os.listdir("/proc/self/fd") == before
+    assert desk.desk.shells == set()
+    assert {process.pid for process in below(os.getpid())} <= others
 
 
 # --- output -------------------------------------------------------------------------------------------

@@ -92,6 +92,14 @@ def test_a_command_s_time_limit_does_not_follow_what_it_left(desk: CommandDesk) 
     assert "late" in desk.jobs(Jobs("output", "j1")).text
 
 
+def test_many_left_processes_don_t_crowd_the_result(desk: CommandDesk) -> None:
+    outcome = desk.run("seq 1 100000; for i in $(seq 20); do sleep 60 & done")
+
+    assert len(outcome.background) == 20
+    assert "[and 12 more]" in outcome.text
+    assert len(outcome.text.encode()) <= 32_000
+
+
 def test_what_ends_within_a_moment_is_no_job(desk: CommandDesk) -> None:
     outcome = desk.run("echo first > >(cat; sleep 0.05; echo late)")
     assert outcome.text == "first\nlate"
@@ -100,14 +108,15 @@ def test_what_ends_within_a_moment_is_no_job(desk: CommandDesk) -> None:
 
 def test_a_job_is_started_at_once_and_says_how_to_follow_it(desk: CommandDesk) -> None:
     outcome = desk.run("echo ready; sleep 60", background=True)
-    (line,) = outcome.background
+    line = outcome.background[0]
 
     assert outcome.status is Status.DONE
     assert outcome.text.startswith(
         f"j1 runs in the background, pid {pid_in(line)}\n[the whole output: /run/polier/"
     )
     assert outcome.text.endswith("its first output (6 bytes):\nready")
-    assert Path(f"/proc/{pid_in(line)}/stat").exists()
+    assert line.endswith(" echo ready; sleep 60")
+    assert alive(pid_in(line))
 
 
 def test_the_end_of_a_job_is_told_with_its_exit_code(desk: CommandDesk) -> None:
@@ -132,6 +141,22 @@ def test_a_job_that_ends_during_its_call_is_told_by_the_call_alone(desk: Command
     assert outcome.text.startswith("j1 is already over: exit code 3\n")
     assert outcome.background == ()
     assert desk.ended == []
+
+
+def test_a_job_whose_shell_has_ended_runs_as_long_as_its_children(desk: CommandDesk) -> None:
+    os.mkfifo(desk.workspace / "fifo")
+    desk.run("(read x <fifo) & exit 5", background=True)
+    job = desk.desk.jobs["j1"]
+    deadline = time.monotonic() + 5
+    while job.lines()[0].endswith("exit 5"):
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+    assert job.lines()[0].endswith("bash (a part of the script)")
+    assert desk.jobs(Jobs("wait", "j1", timeout=0.1)).text == "after 0.1 s j1 still runs"
+    (desk.workspace / "fifo").write_text("go\n")
+    assert desk.an_end_was_told.wait(5)
+    assert desk.ended == [("j1", "j1 ((read x <fifo) & exit 5) is over: exit code 5")]
 
 
 def test_an_empty_input_closes_it(desk: CommandDesk) -> None:
@@ -170,6 +195,11 @@ def test_wait_says_when_its_time_is_over_and_hears_a_cancel(desk: CommandDesk) -
     cancelled.set()
     outcome = desk.jobs(Jobs("wait", "j1"), cancelled)
     assert (outcome.status, outcome.text) == (Status.CANCELLED, "cancelled; j1 still runs")
+
+
+def test_a_long_command_names_its_job_by_its_beginning(desk: CommandDesk) -> None:
+    desk.run("sleep 60; true " + "x" * 200, background=True)
+    assert desk.desk.jobs["j1"].command == "sleep 60; true " + "x" * 64 + "…"
 
 
 def test_a_cancel_while_a_job_starts_stops_it(desk: CommandDesk) -> None:

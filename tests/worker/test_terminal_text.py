@@ -59,6 +59,16 @@ def test_the_text_is_the_same_however_the_bytes_are_split(parts: list[bytes], cu
     assert (split.invalid, split.binary) == (at_once.invalid, at_once.binary)
 
 
+@pytest.mark.parametrize(
+    "text", ["ab\x1b\rcd", "ab\r\ncd\r", "é\x1b]0;t\x1b\\\r\n€", "a\x1b[3\x1b[1mb\x1b(\n", "x\x1bP\x07y\x1b"]
+)
+def test_every_way_to_tear_it_in_two_shows_the_same(text: str) -> None:
+    data = text.encode()
+    for cut in range(len(data) + 1):
+        torn = TerminalText()
+        assert torn.feed(data[:cut]) + torn.feed(data[cut:]) + torn.finish() == shown(data)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(pieces, max_size=20))
 def test_a_byte_at_a_time_shows_the_same_and_nothing_active_is_left(parts: list[bytes]) -> None:

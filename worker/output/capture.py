@@ -8,7 +8,7 @@ from worker.output.live import Live
 from worker.output.record import Record
 from worker.output.terminal_text import TerminalText
 
-RESERVE = 600
+RESERVE = 1500
 """Bytes of a result that are kept free for the program's own lines, if the cap allows it."""
 
 PREVIEW_LINES = 12

@@ -85,10 +85,7 @@ class TerminalText:
         self._held = ""
         if _ODD.search(text):
             text = text.translate(_PLAINER)
-        if text.endswith("\r"):
-            self._held = "\r"
-            text = text[:-1]
-        text = text.replace("\r\n", "\n")
+        text = text.replace("\r\n", "\n")  # the same, but cheaper; a pair that is torn here acts in two steps
         at = 0
         while at < len(text):
             found = _ACTIVE.search(text, at)
@@ -112,7 +109,7 @@ class TerminalText:
                     self._sequence(sequence)
                     return sequence.end()
                 if _PARTIAL.match(text, at):
-                    self._held = text[at:] + self._held
+                    self._held = text[at:]
                     return len(text)
             case _:
                 pass

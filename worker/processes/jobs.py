@@ -11,8 +11,6 @@ import threading
 import time
 from typing import Protocol
 
-from msgspec import structs
-
 from worker.call import Desk, ToolError
 from worker.processes import tree
 from worker.processes.verdict import verdict
@@ -21,7 +19,7 @@ from worker.processes.watch import SETTLE_SECONDS, Running, end
 SWEEP_SECONDS = 2.0
 """How often a job's processes are counted when nothing happens: one may have come and gone unseen."""
 
-INPUT_SECONDS = 2.0
+INPUT_SECONDS = 1.0
 """How long a full input pipe is waited for."""
 
 
@@ -47,12 +45,12 @@ class Job:
         """
         self.command = command
         self.how = ""
+        self._shell_ended = ""
         self._desk = desk
         self._shell = running.shell
         self._pipe = running.pipe
         self._record = record
-        self._family = running.family
-        self._alive: list[tree.Process] = tree.living(running.family)
+        self._running = running
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._stopping = False
@@ -79,13 +77,18 @@ class Job:
 
     @property
     def pids(self) -> frozenset[int]:
-        return frozenset(process.pid for process in self._alive)
+        return frozenset(process.pid for process in tree.living(self._running.family))
 
     def lines(self) -> tuple[str, ...]:
         if self._ended.is_set():
             return (self._line(),)
-        running = [f"{self.id} pid {one.pid} {tree.command_line(one.pid)}" for one in self._alive]
+        running = [
+            f"{self.id} pid {one.pid} {self._name(one.pid)}" for one in tree.living(self._running.family)
+        ]
         return tuple(running) or (f"{self.id} is ending: {self.command}",)
+
+    def _name(self, pid: int) -> str:
+        return self.command if pid == self._shell.pid else tree.command_line(pid)
 
     def read(self, since: int, most: int) -> tuple[int, bytes]:
         return self._record.read(since, most)
@@ -129,7 +132,7 @@ class Job:
                     if self._pipe.wait(self._record, left, self._waker, *pidfds):
                         break
             if self._stopping:
-                end(self._shell, self._pipe, self._record, lambda: tree.living(self._family), self._grace())
+                end(self._running, self._record, self._grace())
         finally:
             for fd in pidfds:
                 os.close(fd)
@@ -143,19 +146,17 @@ class Job:
         for fd in pidfds:
             os.close(fd)
         pidfds.clear()
-        self._alive = tree.living(self._family)
-        known = self._family.known | {(one.pid, one.start) for one in self._alive}
-        self._family = structs.replace(self._family, known=known, taken=None)
-        for process in self._alive:
+        alive = self._running.living()
+        for process in alive:
             with contextlib.suppress(OSError):
                 pidfds.append(os.pidfd_open(process.pid))
         self._reap()
-        return bool(self._alive)
+        return bool(alive)
 
     def _reap(self) -> None:
         with self._desk.lock:
             if self._shell.process.returncode is None and self._shell.ended():
-                self.how = verdict(self._shell.reap()).words
+                self._shell_ended = verdict(self._shell.reap()).words
                 self._shell.place()  # removes the file: a job moves nobody
                 self._desk.shells.discard(self._shell.pid)
             tree.reap_adopted(self._desk.shells)
@@ -164,8 +165,7 @@ class Job:
         self._pipe.drain(self._record, time.monotonic() + SETTLE_SECONDS)
         self._reap()
         with self._lock:
-            self.how = "stopped" if self._stopping else self.how or "ended"
-            self._alive = []
+            self.how = "stopped" if self._stopping else self._shell_ended or "ended"
             self._shell.close()
             self._record.close()
             os.close(self._waker)

@@ -70,6 +70,10 @@ FIXED: dict[str, str] = {
 """What every command finds in its environment: nobody is there to page, edit or answer."""
 
 
+_RC = frozenset({"BASH_ENV", "SHELLOPTS", "BASHOPTS"})
+"""By these bash would read a file or change its options before the script begins."""
+
+
 @dataclass
 class Shell:
     """A bash that runs, or has ended and is not reaped yet.  Whoever starts it reaps and closes it."""
@@ -118,7 +122,7 @@ class Shell:
 
 
 def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input: bool) -> Shell:
-    """Run the script.  `environment` is all that it gets, FIXED and PWD apart.  Raises OSError.
+    """Run the script.  `environment` is all that it gets, beside FIXED and PWD.  Raises OSError.
 
     Its TMPDIR is where the shell leaves word of its last directory.
     """
@@ -149,7 +153,9 @@ def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input
             stdout=out,
             stderr=out,
             cwd=cwd,
-            env={**environment, **FIXED, "PWD": cwd},
+            env={name: value for name, value in environment.items() if name not in _RC}
+            | FIXED
+            | {"PWD": cwd},
             pass_fds=(passed,),
             start_new_session=True,
         )

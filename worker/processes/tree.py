@@ -12,7 +12,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterable, Set
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -37,9 +36,8 @@ class Process(Struct, frozen=True):
 
 def look(pid: int) -> Process | None:
     """The process as it is now; None where it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    stat = _read(f"/proc/{pid}/stat")
+    if not stat:
         return None
     part = stat[stat.rindex(b")") + 2 :].split()
     return Process(
@@ -110,11 +108,10 @@ def command_line(pid: int) -> str:
     A shell's own arguments say nothing: what it runs is not among them.
     """
     for name in ("cmdline", "comm"):
-        with contextlib.suppress(OSError):
-            text = Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            line = "bash (a part of the script)" if OPENING in text else " ".join(text.split())
-            if line:
-                return line if len(line) <= 80 else line[:79] + "…"
+        text = _read(f"/proc/{pid}/{name}").replace(b"\0", b" ").decode(errors="replace")
+        line = "bash (a part of the script)" if OPENING in text else " ".join(text.split())
+        if line:
+            return line if len(line) <= 80 else line[:79] + "…"
     return "?"
 
 
@@ -144,10 +141,7 @@ def reap_adopted(shells: Set[int]) -> None:
 
 def _mark(pid: int) -> bytes:
     """The value of POLIER_CALL with which the process was started; empty where it can't be seen."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""
+    environment = _read(f"/proc/{pid}/environ")
     at = environment.find(MARK)
     if at < 0 or (at > 0 and environment[at - 1] != 0):
         return b""
@@ -157,11 +151,20 @@ def _mark(pid: int) -> bytes:
 def _children(pid: int) -> list[int]:
     """Direct children: kept per thread by the kernel, since any thread may have started them."""
     children: list[int] = []
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return children
-    for thread in threads:
-        with contextlib.suppress(OSError):
-            children += map(int, (thread / "children").read_bytes().split())
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
+        for thread in threads:
+            children += map(int, _read(f"{thread.path}/children").split())
     return children
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc; empty where it is gone or closed to us.  Plain calls: every command pays for them."""
+    data = b""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while piece := os.read(fd, 65536):
+                data += piece
+        finally:
+            os.close(fd)
+    return data

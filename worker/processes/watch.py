@@ -10,10 +10,11 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+from msgspec import structs
 
 from worker.processes import tree
 from worker.processes.shell import Shell
@@ -92,37 +93,46 @@ class Running:
     pipe: Pipe
     family: tree.Family
 
+    def living(self) -> list[tree.Process]:
+        """What runs of it now.  Whoever was found once is found again, though its parent has gone."""
+        found = tree.living(self.family)
+        known = {(one.pid, one.start) for one in found}
+        if not known <= self.family.known:
+            self.family = structs.replace(self.family, known=self.family.known | known)
+        return found
 
-def follow(shell: Shell, pipe: Pipe, sink: Sink, until: float, cancelled: threading.Event) -> Ending:
+
+def follow(running: Running, sink: Sink, until: float, cancelled: threading.Event) -> Ending:
     """Hand on output until the shell has ended, or must."""
+    shell = running.shell
     while not shell.ended():
         left = until - time.monotonic()
         if cancelled.is_set():
             return Ending.CANCELLED
         if left <= 0:
             return Ending.TIMED_OUT
-        pipe.wait(sink, min(left, TICK), shell.pidfd)
+        running.pipe.wait(sink, min(left, TICK), shell.pidfd)
         sink.tick()
     return Ending.EXITED
 
 
-def settle(pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]]) -> list[tree.Process]:
+def settle(running: Running, sink: Sink) -> list[tree.Process]:
     """After the shell's end: wait shortly for what ends by itself.  What still runs."""
+    pipe = running.pipe
     until = time.monotonic() + SETTLE_SECONDS
     pipe.drain(sink, until)
     while True:
         left = until - time.monotonic()
-        running = alive()
-        if left <= 0 or not (running or pipe.open):
-            return running
+        alive = running.living()
+        if left <= 0 or not (alive or pipe.open):
+            return alive
         pipe.wait(sink, min(left, 0.02))
         pipe.drain(sink, until)
 
 
-def end(
-    shell: Shell, pipe: Pipe, sink: Sink, alive: Callable[[], list[tree.Process]], grace: float
-) -> list[tree.Process]:
+def end(running: Running, sink: Sink, grace: float) -> list[tree.Process]:
     """SIGTERM to all of it, `grace` seconds later SIGKILL.  Output goes on meanwhile.  What resisted."""
+    shell, pipe, alive = running.shell, running.pipe, running.living
 
     def until_gone(seconds: float) -> bool:
         until = time.monotonic() + seconds

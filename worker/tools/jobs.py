@@ -55,7 +55,7 @@ def _list(desk: Desk) -> Outcome:
     with desk.lock:
         jobs = list(desk.jobs.values())
     lines = [f"{line} [{job.size:,} bytes of output]" for job in jobs for line in job.lines()]
-    running = sum(not job.how or not job.wait(0) for job in jobs)
+    running = sum(not job.wait(0) for job in jobs)
     return Outcome("\n".join(lines) or "there are no jobs", Display(f"{running} of {len(jobs)} jobs running"))
 
 

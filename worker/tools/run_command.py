@@ -26,6 +26,9 @@ from worker.processes.watch import TICK, Ending, Pipe, Running, end, follow, set
 FIRST_SECONDS = 0.2
 """How long a background command is watched before the call returns."""
 
+NAMED = 8
+"""Processes that a result names; `jobs` lists them all."""
+
 FIRST_BYTES = 4000
 """What is shown of its output by then."""
 
@@ -82,12 +85,13 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             desk.cwd = workspace
         try:
             shell = start(script, str(desk.cwd), environment, with_input=with_input)
-        except OSError as error:
-            at = f" in {desk.cwd}"
-            desk.cwd = workspace
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            at, desk.cwd = desk.cwd, workspace
             raise ToolError(
-                f"bash can't be started{at}: {error.strerror}. The next command starts in {workspace}."
+                f"bash can't be started in {at}: {error.strerror}. The next command starts in {workspace}."
             ) from error
+        except OSError as error:
+            raise ToolError(f"bash can't be started: {error.strerror}") from error
         desk.shells.add(shell.pid)
     return shell
 
@@ -111,9 +115,10 @@ def _background(command: str, call: Call, running: Running, record: Record, note
                 Status.CANCELLED,
             )
     job.let_go()
+    background = () if job.how else job.lines()
     _, first = job.read(0, FIRST_BYTES)
     text = shown(first).rstrip("\n")
-    if job.how:
+    if not background:
         state = f"{job.id} is already over: {job.how}"
     else:
         state = f"{job.id} runs in the background, pid {running.shell.pid}"
@@ -123,7 +128,7 @@ def _background(command: str, call: Call, running: Running, record: Record, note
     return Outcome(
         "\n".join(lines),
         Display(state, preview=text[:2000]),
-        background=() if job.how else job.lines(),
+        background=background,
     )
 
 
@@ -165,15 +170,13 @@ class _Foreground:
         job: Job | None = None
         code: int | None = None
         try:
-            ending = follow(
-                self.shell, self.pipe, self.capture, self.shell.started + allowed, self.call.cancelled
-            )
+            ending = follow(self.running, self.capture, self.shell.started + allowed, self.call.cancelled)
             self.seconds = time.monotonic() - self.shell.started
             if ending is Ending.EXITED:
                 code, left = self._after_exit(notes)
                 job = self._keep(left, notes)
             else:
-                resisting = end(self.shell, self.pipe, self.capture, self._living, limits.grace_seconds)
+                resisting = end(self.running, self.capture, limits.grace_seconds)
                 code = self._reaped(notes) if self.shell.ended() else None
                 notes += [f"[pid {one.pid} resists SIGKILL]" for one in resisting]
         finally:
@@ -184,14 +187,11 @@ class _Foreground:
             job.let_go()
         return self._told(ending, code, notes, job)
 
-    def _living(self) -> list[tree.Process]:
-        return tree.living(self.running.family)
-
     def _after_exit(self, notes: list[str]) -> tuple[int, list[tree.Process]]:
         with self.desk.lock:
             taken = set(self.desk.shells).union(*(job.pids for job in self.desk.jobs.values()))
         self.running.family = structs.replace(self.running.family, taken=frozenset(taken))
-        left = settle(self.pipe, self.capture, self._living)
+        left = settle(self.running, self.capture)
         return self._reaped(notes), left
 
     def _reaped(self, notes: list[str]) -> int:
@@ -217,8 +217,7 @@ class _Foreground:
             return None
         if self.pipe.open:
             self.capture.record.spill()
-        known = frozenset((one.pid, one.start) for one in left)
-        self.running.family = structs.replace(self.running.family, known=known, taken=None)
+        self.running.family = structs.replace(self.running.family, taken=None)
         name = tree.command_line(left[0].pid)
         return Job(self.desk, name, self.running, self.capture.record)
 
@@ -230,7 +229,9 @@ class _Foreground:
         lines += self.capture.notes()
         background = job.lines() if job is not None else ()
         if job is not None:
-            lines += ["[still running, see `jobs`:]", *background]
+            lines += ["[still running, see `jobs`:]", *background[:NAMED]]
+            if len(background) > NAMED:
+                lines.append(f"[and {len(background) - NAMED} more]")
             if job.file:
                 lines.append(f"[{whereabouts(job.file)}]")
         status, words, brief = self._ended(ending, code)

@@ -1,0 +1,121 @@
+"""What the README says is so: its commands parse or run, its tables are those of the code."""
+
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from protocol import events
+from supervisor import commands, exits
+from supervisor.options import OPTIONS, ReplOptions, RunOptions
+from supervisor.settings import Choices, Flags, load
+from tests.product import COMMAND, ROOT, SECONDS, Product
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
+
+
+SET_UP = blocks("sh")[:2]
+EXAMPLES = [
+    line
+    for block in blocks("sh")[2:]
+    for line in block.splitlines()
+    if re.search(r"(^|\| )agent( |$)", line) and "scripted-server" not in line
+]
+
+
+def test_the_set_up_is_two_command_lines() -> None:
+    after = TEXT.split("## Set-up", 1)[1]
+    assert [block.count("\n") for block in SET_UP] == [1, 1]
+    assert after.index(SET_UP[0]) < after.index(SET_UP[1])
+    for block in SET_UP:
+        words = {part.split()[0].rpartition("/")[2] for part in block.split("&&")}
+        assert words <= {"python3", "pip", "agent", "python"}
+
+
+def test_the_build_machine_runs_the_second_one() -> None:
+    test_part = SET_UP[1].split("&&")[-1].split("python ", 1)[1].strip()
+    text = (ROOT / ".ci" / "run").read_text()
+    assert test_part in text
+    assert "-c constraints.txt -e '.[test]'" in SET_UP[1]
+    assert "-c constraints.txt -e '.[test]'" in text
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_is_a_command_line_that_is_understood(line: str) -> None:
+    seen: list[RunOptions | ReplOptions] = []
+
+    def see(options: RunOptions | ReplOptions) -> int:
+        seen.append(options)
+        return 0
+
+    arguments = shlex.split(line.rpartition("| ")[2])[1:]
+    if arguments[:1] != ["sessions"]:
+        commands.play(arguments, see, see)
+        assert len(seen) == 1
+
+
+def test_the_script_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
+    product = Product(tmp_path)
+    (block,) = [block for block in blocks("sh") if "scripted-server" in block]
+    port = "8765"
+    free = free_port()
+    shim = tmp_path / "bin" / "agent"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\nexec " + shlex.join(COMMAND) + ' "$@"\n')
+    shim.chmod(0o755)
+    # A person types slower than a shell script; so wait for the server's line before the second command.
+    script = block.replace(port, free).replace(
+        "&\n", f"> up &\nuntil grep -q {free} up; do sleep 0.05; done\n"
+    )
+    done = subprocess.run(
+        ["bash", "-ec", "set -m\n" + script],
+        cwd=product.workspace,
+        env=product.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (0, "It says 42.\n"), done.stderr
+    assert len((product.workspace / "requests.jsonl").read_text().splitlines()) == 2
+
+
+def free_port() -> str:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
+
+
+def test_the_settings_shown_are_settings(tmp_path: Path) -> None:
+    (block,) = blocks("toml")
+    shown = tomllib.loads(block)
+    assert set(shown) <= set(Choices.__struct_fields__)
+    place = tmp_path / "polier" / "settings.toml"
+    place.parent.mkdir()
+    place.write_text(block)
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "AGENT_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    settings = load(Flags(), environ, tmp_path).settings
+    assert {name: getattr(settings, name) for name in shown} == shown
+
+
+def test_the_table_of_exit_codes_is_whole() -> None:
+    table = TEXT[TEXT.index("| exit code |") : TEXT.index("Each line of `--json`")]
+    listed = {int(code) for row in re.findall(r"^\| ([0-9, ]+) \|", table, re.M) for code in row.split(",")}
+    assert listed == {value for value in vars(exits).values() if isinstance(value, int)}
+
+
+def test_every_event_and_option_is_named() -> None:
+    tags = [str(each.__struct_config__.tag) for each in events.AnyEvent.__args__]
+    assert [tag for tag in tags if f"`{tag}`" not in TEXT] == []
+    flags = [option.flag for option in OPTIONS]
+    assert [flag for flag in flags if flag not in TEXT] == []
