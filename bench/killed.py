@@ -46,17 +46,17 @@ async def supervise() -> None:
                 nursery.start_soon(pool.run, call, lambda result: None, lambda text: None)
 
 
-def below(supervisor: int) -> dict[int, str]:
-    """Living processes of this supervisor, and what they were started as."""
+def below(supervisor: int) -> set[int]:
+    """Living processes of this supervisor."""
     mark = f"{machine.MARKER}={supervisor}:".encode()
-    found: dict[int, str] = {}
+    found: set[int] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):
                 line = (entry / "cmdline").read_bytes()
                 state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
                 if mark in line + (entry / "environ").read_bytes() and state != b"Z":
-                    found[int(entry.name)] = line.decode(errors="replace")
+                    found.add(int(entry.name))
     return found
 
 
@@ -70,12 +70,13 @@ def trial(victim: str) -> tuple[int, float]:
         supervisor = int(child.stdout.readline())
         while len(found := below(supervisor)) < _PROCESSES:
             time.sleep(0.005)
-        zygote, worker = sorted(pid for pid, line in found.items() if "worker.zygote" in line)
+        (zygote,) = machine.children(supervisor)
+        (worker,) = machine.children(zygote)
         begun = time.perf_counter()
         os.kill({"supervisor": supervisor, "zygote": zygote, "worker": worker}[victim], signal.SIGKILL)
-        left, late, ms = set(found), 0, 0.0
+        left, late, ms = found, 0, 0.0
         while left and ms < _PATIENCE_SECONDS * 1e3:
-            left &= set(below(supervisor))
+            left = left & below(supervisor)
             if victim == "worker":
                 left.discard(zygote)
             ms = (time.perf_counter() - begun) * 1e3

@@ -26,7 +26,7 @@ from supervisor.pool.worker import Worker
 from supervisor.pool.workers import Pool, open_pool
 from supervisor.pool.zygote import Launch, Zygote
 
-REPEATS = 5
+REPEATS = 3
 _BIRTHS = 5
 _IDLE_WORKERS = 100
 _CANCELS = 20
@@ -87,7 +87,7 @@ def p9_worker_ready() -> Measured:
 
     async def measure(zygote: Zygote) -> None:
         confined = policy()
-        (await born(zygote, confined)).bury("done")
+        (await born(zygote, confined)).bury("done", lambda words: None)
         for _ in range(_BIRTHS):
             process, wired, seconds = spawned()
             dismiss(process, wired)
@@ -95,7 +95,7 @@ def p9_worker_ready() -> Measured:
             begun = time.perf_counter()
             worker = await born(zygote, confined)
             ours.append(time.perf_counter() - begun)
-            worker.bury("done")
+            worker.bury("done", lambda words: None)
             await zygote.exit_code(worker.pid, 5)
 
     trio.run(with_zygote, measure)
@@ -114,7 +114,7 @@ def p10_idle_worker() -> Measured:
         workers = [await born(zygote, confined) for _ in range(_IDLE_WORKERS)]
         sizes.extend(psutil.Process(worker.pid).memory_full_info().uss for worker in workers)
         for worker in workers:
-            worker.bury("done")
+            worker.bury("done", lambda words: None)
 
     trio.run(with_zygote, measure)
     return ("P10 idle worker's own memory (1 of 100)", bound / 1e6, median(sizes) / 1e6, "MB", "<= 0.35")
@@ -126,8 +126,7 @@ def p23_cancel_in_a_tool() -> Measured:
     async def measure() -> None:
         async with open_pool(policy(), Limits(), no_output, lambda event: None, environ=os.environ) as pool:
             await pool.ready()
-            for number in range(_CANCELS):
-                seconds.append(await cancelled(pool, f"c{number}"))
+            seconds.extend([await cancelled(pool, f"c{number}") for number in range(_CANCELS)])
 
     trio.run(measure)
     late = sorted(seconds)[int(0.95 * (len(seconds) - 1))]

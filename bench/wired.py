@@ -20,12 +20,14 @@ from protocol import wire
 from supervisor.pool import channel
 from supervisor.pool.channel import Channel, ChannelClosedError
 
-REPEATS = 5
+REPEATS = 2
 _ROUND_TRIPS = 3000
 _SMALL, _SMALL_COUNT = 100, 60_000
 _LARGE, _LARGE_COUNT = 1_000_000, 150
 _DELTAS, _MERGED = 20_000, 64
 _DELTA_BYTES = 4
+_TRIES = 5
+"""The start of a peer varies by more than what is measured; the least disturbed try counts."""
 _READ = 256 * 1024
 
 
@@ -108,6 +110,15 @@ def seconds(use: Callable[[socket.socket], None], part: str, count: int, size: i
         return time.perf_counter() - begun
 
 
+def rates(count: int, size: int) -> tuple[float, float]:
+    """Messages per second of the bound and of ours, the least disturbed of tries that take turns."""
+    times = [
+        (seconds(bound_reading, "flood", count, size), seconds(our_reading, "flood", count, size))
+        for _ in range(_TRIES)
+    ]
+    return count / min(bound for bound, _ in times), count / min(ours for _, ours in times)
+
+
 def p16_round_trip() -> Measured:
     bound = seconds(bound_trips, "echo", 0, _SMALL) / _ROUND_TRIPS
     ours = seconds(our_trips, "echo", 0, _SMALL) / _ROUND_TRIPS
@@ -115,23 +126,32 @@ def p16_round_trip() -> Measured:
 
 
 def p16_small_messages() -> Measured:
-    bound = _SMALL_COUNT / seconds(bound_reading, "flood", _SMALL_COUNT, _SMALL)
-    ours = _SMALL_COUNT / seconds(our_reading, "flood", _SMALL_COUNT, _SMALL)
+    bound, ours = rates(_SMALL_COUNT, _SMALL)
     return ("P16 rate, 100 B", bound / 1e3, ours / 1e3, "k/s", ">= 0.7")
 
 
 def p16_large_messages() -> Measured:
-    bound = _LARGE_COUNT / seconds(bound_reading, "flood", _LARGE_COUNT, _LARGE)
-    ours = _LARGE_COUNT / seconds(our_reading, "flood", _LARGE_COUNT, _LARGE)
+    bound, ours = rates(_LARGE_COUNT, _LARGE)
     return ("P16 rate, 1 MB", bound, ours, "MB/s", ">= 0.7")
 
 
 def p16_merged_deltas() -> Measured:
     """CPU of both ends beyond what a peer needs to start."""
-    idle = _cpu(1, _DELTA_BYTES)
-    bound = _cpu(_DELTAS, _DELTA_BYTES) - idle
-    ours = _cpu(_DELTAS // _MERGED + 1, _DELTA_BYTES * _MERGED) - idle
-    return ("P16 CPU of 20,000 deltas, merged", bound * 1e3, max(ours, 0.0) * 1e3, "ms", "<= 0.05")
+    idle, bound, ours = (
+        min(_cpu(count, size) for _ in range(_TRIES))
+        for count, size in (
+            (1, _DELTA_BYTES),
+            (_DELTAS, _DELTA_BYTES),
+            (_DELTAS // _MERGED + 1, _DELTA_BYTES * _MERGED),
+        )
+    )
+    return (
+        "P16 CPU of 20,000 deltas, merged",
+        (bound - idle) * 1e3,
+        max(ours - idle, 0.0) * 1e3,
+        "ms",
+        "<= 0.05",
+    )
 
 
 def _cpu(count: int, size: int) -> float:

@@ -197,7 +197,7 @@ class Frames:
         self._buffer = bytearray()
         self._max = max_frame
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes | memoryview) -> list[bytes]:
         """The payloads that are complete now.  Raises FrameError on a length above the maximum."""
         buffer = self._buffer
         buffer += data

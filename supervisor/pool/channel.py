@@ -45,6 +45,8 @@ class Channel:
     def __init__(self, wire: socket.socket) -> None:
         self._wire = wire
         self._frames = Frames()
+        # One place for all reads: a new object of this size each time costs more than the read.
+        self._space = memoryview(bytearray(_READ_BYTES))
         self._outbox = bytearray()
         self._filled = trio.Event()
 
@@ -84,7 +86,7 @@ class Channel:
         """The messages that are there, at least one.  Raises ChannelClosedError."""
         while True:
             try:
-                data = self._wire.recv(_READ_BYTES)
+                size = self._wire.recv_into(self._space)
             except BlockingIOError:
                 try:
                     await trio.lowlevel.wait_readable(self._wire)
@@ -93,10 +95,12 @@ class Channel:
                 continue
             except OSError as error:  # a worker that dies with unread data resets the connection
                 raise ChannelClosedError("its wire is closed") from error
-            if not data:
+            if not size:
                 raise ChannelClosedError("its wire is closed")
             try:
-                if messages := [decode_to_supervisor(payload) for payload in self._frames.feed(data)]:
+                if messages := [
+                    decode_to_supervisor(payload) for payload in self._frames.feed(self._space[:size])
+                ]:
                     return messages
             except FrameError as error:
                 raise ChannelBrokenError(f"it sent what is no message: {error}") from error

@@ -48,7 +48,14 @@ def open_pool(
     closed by the pool; OSError where there is none.  `tell` and `open_output` must not block.  `environ`:
     where PATH for starting workers is taken from; nothing else of it reaches them.
     """
-    pool = Pool(policy, limits, open_output, tell, environ=environ or {}, launch=launch or Launch())
+    pool = Pool(
+        policy,
+        limits,
+        open_output,
+        tell,
+        environ=environ or {},
+        launch=launch or Launch.told_by(environ or {}),
+    )
     return PoolOpening(pool)
 
 

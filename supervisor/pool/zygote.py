@@ -54,6 +54,12 @@ class Launch(Struct, frozen=True):
     measure: str = ""
     """The configuration file of a coverage measure; nothing is measured without."""
 
+    @classmethod
+    def told_by(cls, environ: Mapping[str, str]) -> "Launch":
+        """The defaults; $POLIER_MEASURE names the configuration of a measure, so that a test of the whole
+        program counts what ran in its workers."""
+        return cls(measure=environ.get("POLIER_MEASURE", ""))
+
     def words(self) -> list[str]:
         return [self.registry, self.measure, *self.roots, *_roots()]
 

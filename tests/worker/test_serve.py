@@ -16,9 +16,9 @@ from protocol import wire
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import Status, ToolFinished, ToSupervisor, ToWorker
 from worker.sandbox import tree
+from worker.serve.process import BROKEN
 
 CHECKOUT = Path(__file__).parents[2]
-BROKEN = 1
 
 
 class Served:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from protocol import wire
+from worker import zygote
 
 CHECKOUT = Path(__file__).parents[2]
-BOOT = "import sys; from worker.zygote import main; main(sys.argv[1:])"
+BOOT = f"import sys; from {zygote.__name__} import main; main(sys.argv[1:])"
 
 
 class Asked:
