@@ -95,6 +95,7 @@ def _step(name: str) -> tuple[int, str]:
     """Run one step; its exit code and, of the tests, the summary line."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_")}
     environ.pop("DEEPSEEK_API_KEY", None)
+    environ["POLIER_MEASURE"] = str(ROOT / "pyproject.toml")  # workers, started with -I, are measured by this
     command = [PYTHON, *STEPS[name]]
     if name != "tests":
         done = subprocess.run(command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, check=False)
