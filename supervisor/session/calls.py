@@ -5,6 +5,7 @@ and is waited for by all after it.  Calls whose arguments can't be used are answ
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -67,10 +68,11 @@ class SessionTools:
             for batch in batches(usable):
                 begun.update(call.id for call in batch)
                 await self._run_batch(batch, deliver)
-        except trio.Cancelled:
+        except (trio.Cancelled, BaseExceptionGroup, StopError):  # the batch's nursery makes groups
             for call in usable:
                 if call.id not in begun:
-                    deliver(ToolResult(call.id, NOT_BEGUN, failed=True))
+                    with suppress(StopError):  # the first failure of the disk is the one to tell
+                        deliver(ToolResult(call.id, NOT_BEGUN, failed=True))
             raise
         if self._unusable >= UNUSABLE_IN_A_ROW:
             raise StopTurnError(

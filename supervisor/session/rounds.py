@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from protocol.conversation import PROGRAM, Answer, Calls, Message, Reply, plain
+from protocol.conversation import MODEL, PROGRAM, Answer, Calls, Message, Reply, Text, plain
 from protocol.events import (
     AnyEvent,
     ReasoningDelta,
@@ -20,6 +20,7 @@ from protocol.events import (
     Usage,
 )
 from supervisor.context.budget import Budget
+from supervisor.masks import mask_shapes
 from supervisor.model.assembly import Completion, Delta
 from supervisor.model.chat import ChatModel
 from supervisor.model.errors import EmptyReplyError, ModelError
@@ -154,7 +155,7 @@ class Rounds:
             completion = await self._chat.complete(body, on_delta, self._retried)
             usage, reason, failure = completion.usage, completion.finish_reason or "", ""
         except ModelError as error:
-            failure = str(error)
+            failure = mask_shapes(str(error))
             raise
         finally:
             seconds = round(trio.current_time() - started, 3)
@@ -201,5 +202,5 @@ def _closing(reply: Reply) -> Answer:
     if isinstance(reply, Answer):
         return reply
     if reply.text.strip():
-        return Answer.by("model", reply.text)
+        return Answer((Text(reply.text, MODEL),), reply.reasoning)
     return Answer.by(PROGRAM, "[the round limit ended this turn; the model gave no summary]")

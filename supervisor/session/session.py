@@ -18,16 +18,19 @@ from protocol.events import (
     TurnStarted,
 )
 from protocol.loop import run_turn
-from protocol.turn import Event, OpenTurn
+from protocol.turn import Event, OpenTurn, State
 from supervisor.context import compaction
-from supervisor.exits import StopError
+from supervisor.exits import StopError, causes, first_stop
 from supervisor.model.errors import ModelError
 from supervisor.model.request import Request
+from supervisor.session.backlog import Backlog
 from supervisor.session.calls import SessionTools, StopTurnError
 from supervisor.session.ending import UNKNOWN_EFFECT, closing
 from supervisor.session.rounds import Rounds
 from supervisor.session.summariser import Summariser
 from supervisor.store.conversations import OpenConversation
+
+DISK_FAILED = "interrupted: the conversation could not be written to the disk"
 
 
 class ContextReport(Struct, frozen=True):
@@ -60,6 +63,7 @@ class Session:
         self.pairs: list[Pair] = list(store.loaded.conversation.pairs)
         self._spans: list[tuple[int, int]] = list(store.loaded.spans)
         self._store = store
+        self._backlog = Backlog(store.transcript)
         self._rounds = rounds
         self._tools = tools
         self._summariser = summariser
@@ -95,23 +99,27 @@ class Session:
     async def say(self, user: User) -> TurnFinished:
         """Play one turn.  A provider's failure and an interrupt are ways to end, never an exception.
 
-        Raises StopError where the disk fails or the session's limit of turns is reached.
+        Raises StopError where the disk fails or the session's limit of turns is reached.  Where it fails in
+        the middle, the turn is closed as an interrupted one, and what could not be written is written before
+        the next line.
         """
         if self.turns >= self._max_turns:
             raise StopError(
                 f"this session has played {self.turns} turns, its limit (max_turns_per_session); "
                 f"go on with: agent --resume {self.id}"
             )
+        self._backlog.write()
         turn = OpenTurn(user, self.turn)
         mark = self._rounds.request.mark()
         first = self._store.transcript.message(user, turn=self.turn, round=None)
         self._sync()
         self._rounds.start_turn(self.turn)
         self._tools.start_turn()
-        self._tell(TurnStarted(turn=self.turn, text=plain(user.parts)))
         self._why = "interrupted"
         self._finished = None
-        with trio.CancelScope() as self._scope:
+        self._scope = scope = trio.CancelScope()  # before anybody hears of the turn, so that all can end it
+        self._tell(TurnStarted(turn=self.turn, text=plain(user.parts)))
+        with scope:
             self._finished = await self._play(turn, first, mark)
         self._sync()
         if self._finished is None:
@@ -129,16 +137,16 @@ class Session:
                 reason = StopReason.ROUNDS
         except (ModelError, StopTurnError) as failure:
             reason, error = StopReason.FAILED, str(failure)
-        except (trio.Cancelled, BaseExceptionGroup) as cancelled:
+        except (trio.Cancelled, StopError, BaseExceptionGroup) as ended:
             # A nursery on the way (trio's own, while it connects) hands a cancellation on as a group.
-            if isinstance(cancelled, BaseExceptionGroup) and cancelled.split(trio.Cancelled)[1] is not None:
+            if not all(isinstance(cause, trio.Cancelled | StopError) for cause in causes(ended)):
                 raise
+            stop = first_stop(ended)
+            if stop is not None:
+                self._commit(turn, first, mark, DISK_FAILED)
+                raise stop from None
             seconds = trio.current_time() - started
             self._finished = self._end(turn, first, mark, StopReason.INTERRUPTED, self._why, seconds)
-            raise
-        except StopError:
-            # The disk failed.  In memory nothing has happened; on disk the load repairs what is half there.
-            self._rounds.request.rollback(mark)
             raise
         finally:
             self._scope = None
@@ -149,7 +157,8 @@ class Session:
 
         def take(event: Event) -> None:
             turn.receive(event)
-            self._store.transcript.message(event, turn=turn.number, round=self._rounds.number)
+            self._backlog.message(event, turn.number, self._rounds.number)
+            self._backlog.write()
 
         return take
 
@@ -160,31 +169,14 @@ class Session:
     def _end(
         self, turn: OpenTurn, first: int, mark: int, reason: StopReason, error: str, seconds: float
     ) -> TurnFinished:
-        """Close or withdraw the turn, remember it, tell of it."""
-        text = ""
+        """Close or withdraw the turn, remember it, tell of it.  StoreError comes after the remembering."""
         number = self.turn
-        self._notes.clear()
-        if error:
-            answer = closing(turn, *self._rounds.take_partial(), error)
-            if answer is None:
-                self._store.transcript.withdrawn(number, first, error)
-                self._rounds.request.rollback(mark)
-                reason = StopReason.WITHDRAWN
-            else:
-                for event in turn.interrupt(UNKNOWN_EFFECT, answer):
-                    self._store.transcript.message(event, turn=number, round=self._rounds.number)
-        if reason is not StopReason.WITHDRAWN:
-            pair = turn.close()
-            text = plain(pair.answer.parts)
-            self._rounds.remember([*turn.untold(), pair.answer])
-            self.pairs.append(pair)
-            self._spans.append((first, self._store.transcript.seq))
-            self.turn += 1
-            self.turns += 1
+        pair = self._commit(turn, first, mark, error)
+        self._backlog.write()
         finished = TurnFinished(
             turn=number,
-            reason=reason,
-            text=text,
+            reason=reason if pair else StopReason.WITHDRAWN,
+            text=plain(pair.answer.parts) if pair else "",
             rounds=self._rounds.rounds,
             usage=self._rounds.turn_usage,
             seconds=round(seconds, 3),
@@ -192,6 +184,28 @@ class Session:
         )
         self._tell(finished)
         return finished
+
+    def _commit(self, turn: OpenTurn, first: int, mark: int, error: str) -> Pair | None:
+        """Close the turn and remember it: its pair, or None where it is withdrawn.
+
+        Writes nothing yet, so that it can't stop half-way.
+        """
+        self._notes.clear()
+        if error and turn.state is not State.CLOSED:
+            answer = closing(turn, *self._rounds.take_partial(), error)
+            if answer is None:
+                self._backlog.withdrawn(self.turn, first, error)
+                self._rounds.request.rollback(mark)
+                return None
+            for event in turn.interrupt(UNKNOWN_EFFECT, answer):
+                self._backlog.message(event, self.turn, self._rounds.number)
+        pair = turn.close()
+        self._rounds.remember([*turn.untold(), pair.answer])
+        self.pairs.append(pair)
+        self._spans.append((first, self._backlog.seq))
+        self.turn += 1
+        self.turns += 1
+        return pair
 
     async def compact(self, focus: str = "") -> Compacted:
         """Replace the closed pairs by a summary, which costs a round and no turn.
@@ -201,6 +215,7 @@ class Session:
         """
         if not self.pairs:
             raise StopError("there is nothing to compact yet")
+        self._backlog.write()
         request, budget = self._rounds.request, self._rounds.budget
         before = budget.used(request.size)
         summary = await self._summariser.summarise(self.pairs, focus)

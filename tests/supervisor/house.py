@@ -27,11 +27,15 @@ class House:
         self.home = tmp / "home"
         self.workspace.mkdir()
         self.told: list[AnyEvent] = []
+        self.react: Callable[[AnyEvent], None] | None = None
+        """What a test does at once when it hears an event."""
         self._changed = trio.Event()
 
     def tell(self, event: AnyEvent) -> None:
         self.told.append(event)
         self._changed.set()
+        if self.react is not None:
+            self.react(event)
 
     async def heard(self, wanted: Callable[[AnyEvent], bool]) -> AnyEvent:
         """The first event that is wanted, once it has come.  A deadline is the caller's."""

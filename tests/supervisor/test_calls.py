@@ -142,3 +142,16 @@ async def test_a_full_disk_stops_the_batch_as_one_clear_error() -> None:
 
     with pytest.raises(StopError, match="disk is full"):
         await SessionTools(RecordingPool(), Told(), Masks(None)).run([call("a"), call("b")], deliver)
+
+
+async def test_an_interrupt_of_calls_side_by_side_answers_what_comes_after_them_as_not_begun() -> None:
+    results = list[ToolResult]()
+    tools = SessionTools(RecordingPool(hold=True), Told(), Masks(None))
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            calls = [call("a"), call("b"), call("w", "write_file")]
+            nursery.start_soon(tools.run, calls, results.append)
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    assert sorted(result.call_id for result in results) == ["a", "b", "w"]
+    assert ToolResult("w", NOT_BEGUN, failed=True) in results

@@ -2,18 +2,21 @@
 
 The script reaches bash through an anonymous file, not through its arguments: no size limit of argv, no
 second parsing, no trace in `ps`.  Bash reads it whole and closes it, so neither the script nor what it
-starts sees a descriptor of ours.  At its end bash writes its working directory to a small file in the
-private temporary directory; where there is none, or the shell ends by `exec` or SIGKILL, nothing is known.
+starts sees a descriptor of ours.  Where bash ends in another directory than it began, it writes that to a
+small file in the private temporary directory; if there is none, or the shell ends by `exec` or SIGKILL,
+nothing is known.  The script may put anything in that file's place, so it is read as a stranger's.
 
 The shell has a session and a process group of its own and no terminal.  Not here: waiting (watch.py).
 """
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import shlex
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Mapping
@@ -28,20 +31,24 @@ MAX_SCRIPT = 4 * 1024 * 1024
 PIPE_BYTES = 256 * 1024
 """Asked for, not needed: fewer wake-ups under a flood."""
 
-_TELL = '{ builtin pwd -P >|"$POLIER_PLACE"; } 2>/dev/null || :'
+_TELL = '[[ . -ef $POLIER_FROM ]] || { builtin pwd -P >|"$POLIER_PLACE"; } 2>/dev/null || :'
+"""Most scripts end where they began; making and removing a file is a tenth of what a short command costs."""
+
+_PLACE_BYTES = 4096
+"""The longest path that the kernel knows."""
 
 OPENING = "POLIER_PLACE="
 """How the text in a shell's arguments begins."""
 
 
-def _start_text(script: int, place: str) -> str:
+def _start_text(script: int, cwd: str, place: str) -> str:
     """All on one line, so that bash counts the script's lines from 1.
 
     The EXIT trap speaks when the script calls `exit` or is killed by a signal that can be caught; the end
     of the line, when the script has set a trap of its own.
     """
     return (
-        f"{OPENING}{shlex.quote(place)}; trap '{_TELL}' EXIT; "
+        f"{OPENING}{shlex.quote(place)} POLIER_FROM={shlex.quote(cwd)}; trap '{_TELL}' EXIT; "
         f'mapfile -d "" -t POLIER_SCRIPT <&{script}; exec {script}<&-; '
         'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; POLIER_STATUS=$?; '
         f"{_TELL}; exit $POLIER_STATUS"
@@ -104,13 +111,28 @@ class Shell:
         return self.process.wait()
 
     def place(self) -> Path | None:
-        """The directory in which the script ended; None where it didn't say.  Ask once: the file goes."""
+        """The directory to which the script moved; None where it didn't say.  Ask once: the file goes."""
         try:
-            told = self.told.read_bytes()
-            self.told.unlink()
-        except OSError:
+            # A script may have made it a link or a FIFO.
+            fd = os.open(self.told, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                self._forget_place()
             return None
-        return Path(os.fsdecode(told.removesuffix(b"\n"))) if told else None
+        try:
+            told = os.read(fd, _PLACE_BYTES + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        except OSError:
+            told = b""
+        finally:
+            os.close(fd)
+        self._forget_place()
+        told = told.removesuffix(b"\n")
+        sound = told.startswith(b"/") and len(told) < _PLACE_BYTES and b"\0" not in told
+        return Path(os.fsdecode(told)) if sound else None
+
+    def _forget_place(self) -> None:
+        with contextlib.suppress(OSError):
+            self.told.unlink()
 
     def close(self) -> None:
         """All its descriptors."""
@@ -148,7 +170,7 @@ def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
         process = subprocess.Popen(
-            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, str(told)), "bash"],
+            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, cwd, str(told)), "bash"],
             stdin=stdin,
             stdout=out,
             stderr=out,

@@ -19,12 +19,16 @@ from worker.processes.shell import OPENING
 
 MARK = b"POLIER_CALL="
 
-_STATE, _PARENT, _GROUP, _SESSION, _START = 0, 1, 2, 3, 19
+_STATE, _PARENT, _GROUP, _SESSION, _START, _STACK = 0, 1, 2, 3, 19, 25
 """Places in /proc/PID/stat after the name, which may hold blanks and brackets."""
 
 
 class Process(Struct, frozen=True):
-    """`start` is in clock ticks since boot: with it a number that was used again is told apart."""
+    """`start` is in clock ticks since boot: with it a number that was used again is told apart.
+
+    `stack`: where its stack begins.  That is drawn by lot at each exec, so the same process with another
+    one runs another program; 0 where we may not see it.
+    """
 
     pid: int
     parent: int
@@ -32,6 +36,7 @@ class Process(Struct, frozen=True):
     session: int
     start: int
     zombie: bool
+    stack: int = 0
 
 
 def look(pid: int) -> Process | None:
@@ -47,6 +52,7 @@ def look(pid: int) -> Process | None:
         session=int(part[_SESSION]),
         start=int(part[_START]),
         zombie=part[_STATE] in (b"Z", b"X"),
+        stack=int(part[_STACK]),
     )
 
 

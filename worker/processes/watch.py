@@ -25,6 +25,9 @@ TICK = 0.02
 SETTLE_SECONDS = 0.15
 """After the shell's end: for the rest of a pipeline or a `> >(tee log)`.  What runs on then is a job."""
 
+FIRST_PAUSE = 0.001
+"""Seconds after a signal before the first look whether it worked; each later pause is twice as long."""
+
 READ_BYTES = 64 * 1024
 
 KILL_SECONDS = 2.0
@@ -136,6 +139,7 @@ def end(running: Running, sink: Sink, grace: float) -> list[tree.Process]:
 
     def until_gone(seconds: float) -> bool:
         until = time.monotonic() + seconds
+        pause = FIRST_PAUSE
         while left := alive():
             if time.monotonic() >= until:
                 return False
@@ -143,18 +147,20 @@ def end(running: Running, sink: Sink, grace: float) -> list[tree.Process]:
                 tree.send(left, signal.SIGKILL)
             else:
                 terminate(left)
-            pipe.wait(sink, 0.01)
+            pipe.wait(sink, pause)
+            pause = min(2 * pause, TICK)
         return True
 
     def terminate(processes: list[tree.Process], reached: int = 0) -> None:
-        # One signal each: a program's own clean-up shall not run twice.
-        fresh = [one for one in processes if (one.pid, one.start) not in told]
+        # One signal for each program: its own clean-up shall not run twice.  For each program, not each
+        # process: a child that bash has forked takes the signal and loses it when it execs at that moment.
+        fresh = [one for one in processes if (one.pid, one.start, one.stack) not in told]
         tree.send((one for one in fresh if one.group != reached), signal.SIGTERM)
         tree.send(fresh, signal.SIGCONT)
-        told.update((one.pid, one.start) for one in fresh)
+        told.update((one.pid, one.start, one.stack) for one in fresh)
 
     killing = False
-    told: set[tuple[int, int]] = set()
+    told: set[tuple[int, int, int]] = set()
     first = alive()
     terminate(first, reached=_signal_group(shell, signal.SIGTERM))
     if not until_gone(grace):
