@@ -33,6 +33,9 @@ def repl(options: ReplOptions) -> int:
         return _run_repl(options)
     if not _at_terminal():
         raise StopError(NO_MODEL, MODEL)
+    from supervisor.streams import erase_line
+
+    erase_line()
     return rehearse(check=False)
 
 

@@ -121,7 +121,7 @@ def test_of_a_command_the_first_and_the_last_lines_of_its_output_are_shown() -> 
 
 def test_the_lines_left_out_are_counted_of_what_the_command_printed_not_of_what_is_known_of_it() -> None:
     known = "\n".join(["1", "2", "3", "4", "5", "6", "… 9,988 lines …", "9", "8", "7", "6", "5", "4"])
-    event = finished(Display("exit 0", known, 10_000), name="run_command")
+    event = finished(Display("exit 0", known, lines=10_000), name="run_command")
     assert lines(event, "preview")[4] == "  │ … 9,994 lines …"
 
 

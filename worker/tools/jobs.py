@@ -74,7 +74,9 @@ def _output(job: BackgroundJob, since: int, cap: int) -> Outcome:
     if job.file and more:
         lines.append(f"[{whereabouts(job.file)}]")
     count = len(text.rstrip("\n").split("\n"))
-    return Outcome("\n".join(lines), Display(f"{job.id}: {len(data):,} bytes", preview(text, count), count))
+    return Outcome(
+        "\n".join(lines), Display(f"{job.id}: {len(data):,} bytes", preview=preview(text, count), lines=count)
+    )
 
 
 def _whole_characters(data: bytes, at_the_end: bool) -> bytes:

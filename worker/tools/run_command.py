@@ -127,7 +127,7 @@ def _background(command: str, call: Call, running: Running, record: Record, note
         lines += [f"its first output ({len(first):,} bytes):", text]
     return Outcome(
         "\n".join(lines),
-        Display(state, preview(text, text.count("\n") + 1), text.count("\n") + 1),
+        Display(state, preview=preview(text, text.count("\n") + 1), lines=text.count("\n") + 1),
         background=background,
     )
 
@@ -242,7 +242,9 @@ class _Foreground:
         count = self.capture.lines
         plural = "" if count == 1 else "s"
         display = Display(
-            f"{brief} in {self.seconds:.1f} s, {count} line{plural}", self.capture.preview(), count
+            f"{brief} in {self.seconds:.1f} s, {count} line{plural}",
+            preview=self.capture.preview(),
+            lines=count,
         )
         return Outcome("\n".join(lines), display, status, background)
 
