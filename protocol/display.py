@@ -9,8 +9,10 @@ class Display(Struct, frozen=True):
     summary: str
     """One line without a line break: "read 40 lines", "exit 1 in 0.4 s, 120 lines"."""
     preview: str = ""
-    """The first lines of a result (a command's output), at most a few kB."""
+    """The first and last lines of a result (a command's output), at most a few kB."""
     diff: str = ""
     """A unified diff of what an edit changed, at most a few kB; `summary` says when it was cut."""
     path: str = ""
     """The file that was changed, relative to the workspace, where one was."""
+    lines: int = 0
+    """Lines of the whole result; 0 where `preview` is all there is."""

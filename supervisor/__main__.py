@@ -22,7 +22,7 @@ def main() -> int:
     try:
         return _play(arguments)
     except BaseException as error:  # noqa: BLE001  the outermost boundary: no traceback reaches the user
-        return _explain(error)
+        return _explain(error, bare=not arguments or arguments[0].startswith("-"))
     finally:
         gc.freeze()  # else the interpreter looks at every object once more before it leaves
 
@@ -62,20 +62,22 @@ def _occupy_streams() -> None:
 
 
 def _show_glyph() -> None:
-    """The end of the prompt, where a person looks at it; the editor draws its own line over it."""
+    """The end of the prompt, where a person looks at it; what comes next erases it (streams.erase_line)."""
     import os
 
-    if os.isatty(0) and os.isatty(1) and sys.stdout is not None:
+    if os.environ.get("TERM", "dumb") not in ("", "dumb") and os.isatty(0) and os.isatty(1):
         glyph = "❯ " if sys.stdout.encoding.lower().startswith("utf") else "> "
         sys.stdout.write(glyph)
         sys.stdout.flush()
 
 
-def _explain(error: BaseException) -> int:
+def _explain(error: BaseException, *, bare: bool) -> int:
     """Say in one line what ended the program; its exit code."""
     from supervisor.exits import FAILED, INTERRUPTED, READER_GONE, causes, first_stop
-    from supervisor.streams import complain
+    from supervisor.streams import complain, erase_line
 
+    if bare:
+        erase_line()
     found = causes(error)
     stop = first_stop(error)
     if stop is not None:

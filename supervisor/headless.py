@@ -2,7 +2,7 @@
 
 As text, stdout gets the answer alone and stderr what the program has to say (where stderr is a terminal,
 also one line per tool call).  With `--json`, stdout gets every event, `session_closed` last.  What is *not*
-here: how the bytes get out (streams.py), how a session is built (wiring.py).
+here: how events are written (front.py), how a session is built (wiring.py).
 """
 
 import os
@@ -17,24 +17,8 @@ import trio
 from protocol.conversation import User
 from protocol.events import (
     AnyEvent,
-    Compacted,
-    Notice,
-    ReasoningDelta,
-    ReplyFinished,
-    ReplyRetried,
-    RoundStarted,
-    SandboxReady,
-    SessionClosed,
-    SessionStarted,
     StopReason,
-    TextDelta,
-    ToolFinished,
-    ToolOutputDelta,
-    ToolStarted,
     TurnFinished,
-    TurnStarted,
-    Usage,
-    encode,
 )
 from supervisor.exits import (
     ANSWERED,
@@ -50,18 +34,16 @@ from supervisor.exits import (
     StopError,
     first_stop,
 )
-from supervisor.flow import Stdout, read_stdin
+from supervisor.flow import read_stdin
+from supervisor.front import Front
 from supervisor.options import NO_MODEL, RunOptions
 from supervisor.session.session import Session
 from supervisor.settings import Flags, Loaded, Settings, load, read_key
-from supervisor.streams import complain, encoded, report
+from supervisor.streams import complain
 from supervisor.wiring import open_session
 
 CLOSING_SECONDS = 10.0
 """From the first reason to stop to giving up on an orderly end; a tool gets 2 s to leave, its worker 2."""
-
-SHOWN = 200
-"""Characters of a withdrawn task that its error names."""
 
 WHY = {
     TIMEOUT: "the time limit of this run was reached",
@@ -112,89 +94,6 @@ def exit_code(finished: TurnFinished, ended: int | None) -> int:
             return MODEL if ended is None else ended
         case _ as never:
             assert_never(never)
-
-
-class Front:
-    """Where the session's events go.  Keeps what `session_closed` reports."""
-
-    def __init__(self, json: bool) -> None:
-        self.out = Stdout()
-        self._json = json
-        self._talks = os.isatty(2) and not json
-        self._seq = 0
-        self._conversation = ""
-        self._task = ""
-        self._turns = 0
-        self._rounds = 0
-        self._usage = Usage()
-
-    def tell(self, event: AnyEvent) -> None:
-        """Show the event; numbered here, since the front has notices of its own."""
-        self._seq += 1
-        if event.seq != self._seq:
-            event = msgspec.structs.replace(event, seq=self._seq)
-        self._count(event)
-        if self._json:
-            line = encode(event)
-            self.out.write(_visible(line) if self.out.is_terminal else line)
-        else:
-            self._print(event)
-
-    def notice(self, text: str, level: str = "info") -> None:
-        self.tell(Notice(text=text, level=level))
-
-    def close(self, code: int) -> None:
-        self.tell(
-            SessionClosed(
-                exit_code=code,
-                conversation=self._conversation,
-                turns=self._turns,
-                rounds=self._rounds,
-                usage=self._usage,
-            )
-        )
-
-    def _count(self, event: AnyEvent) -> None:
-        match event:
-            case SessionStarted():
-                self._conversation = event.conversation
-            case TurnStarted():
-                self._task = event.text if len(event.text) <= SHOWN else event.text[: SHOWN - 1] + "…"
-            case TurnFinished():
-                self._turns += event.reason is not StopReason.WITHDRAWN
-                self._rounds += event.rounds
-                self._usage += event.usage
-            case _:
-                pass
-
-    def _print(self, event: AnyEvent) -> None:
-        match event:
-            case TurnFinished():
-                if event.text:
-                    self.out.write(encoded(event.text.rstrip("\n") + "\n", self.out.encoding))
-                if event.error:
-                    complain(event.error)
-                if event.reason is StopReason.WITHDRAWN:
-                    complain(f"nothing of a reply had arrived, so the task was withdrawn: {self._task}")
-            case Notice():
-                complain(event.text)
-            case ReplyRetried():
-                complain(f"the reply is asked for again: {event.why}")
-            case SandboxReady():
-                for note in event.notes:
-                    complain(note)
-            case ToolFinished() if self._talks:
-                report(f"  {event.name} · {event.display.summary}")
-            case ReplyFinished() if self._talks and event.kind == "narration" and event.text:
-                report(event.text.rstrip("\n"))
-            case (
-                SessionStarted() | TurnStarted() | RoundStarted() | TextDelta() | ReasoningDelta()
-                | ReplyFinished() | ToolStarted() | ToolOutputDelta() | ToolFinished() | Compacted()
-                | SessionClosed()
-            ):  # fmt: skip
-                pass
-            case _ as never:
-                assert_never(never)
 
 
 class Ending:
@@ -307,14 +206,3 @@ def _load(options: RunOptions) -> Loaded:
     if os.environ.get("AGENT_REHEARSAL"):  # set by the rehearsal for its child: the events say so
         return Loaded(msgspec.structs.replace(loaded.settings, rehearsal=True), loaded.notices)
     return loaded
-
-
-def _visible(line: bytes) -> bytes:
-    """A line of JSON for a terminal: characters that control one are escaped, as JSON allows."""
-    text = line.decode("utf-8", "replace")
-    return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text).encode()
-
-
-def _escape(char: str) -> str:
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -195,7 +195,8 @@ def _workspace(named: str | None, cwd: Path) -> Path:
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links
-        raise StopError(f"the workspace {path} can't be used ({error}); name a directory", USAGE) from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise StopError(f"the workspace {path} can't be used: {why}; name a directory", USAGE) from error
     if not real.is_dir():
         raise StopError(f"the workspace {path} is not a directory", USAGE)
     return real

@@ -6,6 +6,7 @@ stderr is written by descriptor, past Python's buffer, so that nothing is left t
 
 import os
 import sys
+from contextlib import suppress
 
 from supervisor.harmless import for_stream, harmless
 
@@ -14,6 +15,14 @@ def encoded(text: str, encoding: str | None) -> bytes:
     """Text from anywhere as harmless bytes for a stream of that encoding; never fails."""
     name = encoding or "utf-8"
     return for_stream(harmless(text), name).encode(name, "replace")
+
+
+def erase_line() -> None:
+    """Erase the prompt's glyph that a terminal was shown early: what comes now is no prompt.  Where there is
+    none, this erases an empty line."""
+    if os.environ.get("TERM", "dumb") not in ("", "dumb") and os.isatty(0) and os.isatty(1):
+        with suppress(OSError):
+            os.write(1, b"\r\x1b[K")
 
 
 def complain(line: str) -> None:

@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from types import FrameType, ModuleType
 
@@ -33,6 +32,9 @@ def repl(options: ReplOptions) -> int:
         return _run_repl(options)
     if not _at_terminal():
         raise StopError(NO_MODEL, MODEL)
+    from supervisor.streams import erase_line
+
+    erase_line()
     return rehearse(check=False)
 
 
@@ -65,23 +67,16 @@ def rehearse(check: bool) -> int:
 def sessions(every: bool) -> int:
     """`agent sessions`: this project's conversations; `every`: those of other projects below."""
     _prepare()
+    from supervisor.screen.sessions import drawn
     from supervisor.settings import Flags, load
     from supervisor.store.listing import listing
 
     _imported()
     settings = load(Flags(), os.environ, Path.cwd()).settings
     found = listing(settings.home, settings.project)
-    for listed in found:
-        if listed.here or every:
-            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(listed.time))
-            turns = "  ?" if listed.turns is None else f"{listed.turns:3}"
-            where = "" if listed.here else f"  ({listed.workspace})"
-            _print(f"{listed.id}  {when}  {turns} turns  {listed.title}{where}")
-    others = sum(not listed.here for listed in found)
-    if not any(listed.here for listed in found):
-        _print("no conversation of this project yet; start one with: agent")
-    if others and not every:
-        _print(f"{others} of other projects: agent sessions --all")
+    columns = os.get_terminal_size(1).columns or None if os.isatty(1) else None
+    for line in drawn(found, everything=every, columns=columns):
+        _print(line)
     return 0
 
 

@@ -187,7 +187,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"scripted-server: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"scripted-server: {error}", file=sys.stderr)
+        where = error.filename or f"{HOST}:{options.port}"
+        print(f"scripted-server: {where}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 

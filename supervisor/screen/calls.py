@@ -6,8 +6,10 @@ Pure: events in, lines out.  `show_tool_results` decides how much; it never chan
 from collections.abc import Callable
 
 import msgspec
+from prompt_toolkit.utils import get_cwidth
 
 from protocol.events import ToolFinished, ToolStarted
+from supervisor.screen.cells import crop
 from supervisor.screen.diff import drawn
 from supervisor.screen.tones import Terminal, Tone
 
@@ -15,7 +17,10 @@ OFF, SUMMARY, PREVIEW, FULL = "off", "summary", "preview", "full"
 """Values of `show_tool_results`."""
 
 PREVIEW_LINES = 6
-"""Lines of a command's output that are shown folded: enough for a verdict, little enough for ten calls."""
+"""Lines of a command's output that are shown folded, half of them the last ones, where the verdict stands."""
+
+LEAST = 20
+"""Cells that what a call is about gets at least, also on a narrow terminal."""
 
 DIFF_LINES = 40
 """Lines of a diff that are shown folded: most edits whole, a rewritten file not."""
@@ -45,20 +50,25 @@ def started(event: ToolStarted, harmless: Callable[[str], str]) -> str:
 
 
 def finished(
-    event: ToolFinished, arguments: str, terminal: Terminal, show: str, harmless: Callable[[str], str]
+    event: ToolFinished,
+    arguments: str,
+    terminal: Terminal,
+    show: str,
+    harmless: Callable[[str], str],
+    columns: int = 200,
 ) -> list[str]:
-    """The lines that stay: the call with its outcome, and below it the diff or the preview."""
-    about = harmless(_shortened(subject(arguments)))
-    head = terminal.paint(
-        "✗ " if event.failed else "● ", Tone.BAD if event.failed else Tone.GOOD
-    ) + terminal.paint(harmless(_line(event.name)), Tone.STRONG)
-    if about:
-        head += f" {about}"
+    """The lines that stay: the call with its outcome on one line of so many cells, and below it the diff or
+    the preview."""
+    mark, tone = ("✗ ", Tone.BAD) if event.failed else ("● ", Tone.GOOD)
+    name = harmless(_line(event.name))
     summary = harmless(_line(event.display.summary))
     if event.failed and not summary:
         summary = harmless(event.status)
-    if summary and (show != OFF or event.failed):
-        head += terminal.paint(f" · {summary}", Tone.BAD if event.failed else Tone.QUIET)
+    outcome = f" · {summary}" if summary and (show != OFF or event.failed) else ""
+    room = columns - 2 - get_cwidth(mark + name + outcome)
+    about = crop(harmless(subject(arguments)), max(room, LEAST))
+    head = terminal.paint(mark, tone) + terminal.paint(name, Tone.STRONG) + (f" {about}" if about else "")
+    head += terminal.paint(outcome, Tone.BAD if event.failed else Tone.QUIET)
     return [head, *_below(event, terminal, show, harmless)]
 
 
@@ -71,22 +81,20 @@ def _below(event: ToolFinished, terminal: Terminal, show: str, harmless: Callabl
         return drawn(text, terminal, "  ", None if whole else DIFF_LINES)
     if not whole and event.name not in PREVIEWED:
         return []
-    return preview(harmless(event.display.preview.replace("\r\n", "\n")), terminal, whole=whole)
+    text = harmless(event.display.preview.replace("\r\n", "\n"))
+    return preview(text, terminal, event.display.lines, whole=whole)
 
 
-def preview(text: str, terminal: Terminal, *, whole: bool) -> list[str]:
-    """The lines of an output, folded unless `whole`; the last one names how many are left out."""
+def preview(text: str, terminal: Terminal, count: int, *, whole: bool) -> list[str]:
+    """The lines of an output that has `count` lines (0: the text is all of it), folded unless `whole`: the
+    first ones, how many are left out, the last ones."""
     lines = text.rstrip("\n").split("\n") if text.strip() else []
-    # One line more is shown rather than replaced by "1 more line".
-    shown = lines if whole or len(lines) <= PREVIEW_LINES + 1 else lines[:PREVIEW_LINES]
-    drawn_lines = [terminal.paint(f"  │ {line}", Tone.QUIET) for line in shown]
-    if len(shown) < len(lines):
-        drawn_lines.append(terminal.paint(f"  │ … {len(lines) - len(shown)} more lines", Tone.QUIET))
-    return drawn_lines
-
-
-def _shortened(text: str, most: int = 200) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    # One line more is shown rather than replaced by "1 line".
+    if not whole and len(lines) > PREVIEW_LINES + 1:
+        half = PREVIEW_LINES // 2
+        left_out = max(count, len(lines)) - 2 * half
+        lines = [*lines[:half], f"… {left_out:,} lines …", *lines[-half:]]
+    return [terminal.paint(f"  │ {line}", Tone.QUIET) for line in lines]
 
 
 def _line(text: str) -> str:

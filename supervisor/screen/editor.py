@@ -152,14 +152,14 @@ class Editor:
 
     def _ask_once(self, session: PromptSession[str], default: str) -> Outcome:
         try:
-            return Line(
-                session.prompt(
-                    default=default,
-                    handle_sigint=False,  # signals belong to the main thread
-                    set_exception_handler=False,
-                    pre_run=self._appears,
-                )
+            typed = session.prompt(
+                default=default,
+                handle_sigint=False,  # signals belong to the main thread
+                set_exception_handler=False,
+                pre_run=self._appears,
             )
+            # Where the locale is not UTF-8, prompt_toolkit hands the bytes of other characters as surrogates.
+            return Line(typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
         except EOFError:
             return Leave()
         finally:

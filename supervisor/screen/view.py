@@ -85,11 +85,14 @@ class View:
 
     def line(self, text: str, tone: Tone = Tone.QUIET) -> None:
         """A line of the program's own, made harmless like all others."""
-        self._lines([self._terminal.paint(self._harmless(text), tone)])
+        self._lines([self._painted(text, tone)])
 
     def waits(self, what: str) -> None:
         """A status line that is erased again; empty: nothing is waited for."""
         self._set_status(what)
+
+    def _painted(self, text: str, tone: Tone) -> str:
+        return self._terminal.paint(self._harmless(text), tone)
 
     def _lines(self, lines: list[str]) -> None:
         """Whole lines that are drawn already.  They never cut through a text that is still open."""
@@ -124,9 +127,8 @@ class View:
                 self.line(f"{event.conversation} ({again}) · {event.model} · {event.workspace}")
             case SandboxReady():
                 full = "" if event.rung == "full" else ": not everything is enforced"
-                self.line(f"sandbox {event.rung}{full}", Tone.QUIET)
-                for note in event.notes:
-                    self.line(f"  {note}", Tone.WARNING)
+                lines = [self._painted(f"sandbox {event.rung}{full}", Tone.QUIET)]
+                self._lines(lines + [self._painted(f"  {note}", Tone.WARNING) for note in event.notes])
             case Notice():
                 self.line(event.text, LEVELS.get(event.level, Tone.QUIET))
             case Compacted():
@@ -164,12 +166,15 @@ class View:
                 if call is not None and last:
                     last = last.rpartition("\r")[2]
                     about = calls.started(call, self._harmless)
-                    self._set_status(f"{crop(about, 40)} … {self._harmless(last)}")
+                    self._set_status(f"{crop(about, 40)} · {self._harmless(last)}")
             case ToolFinished():
                 call = self._running.pop(event.call_id, None)
                 arguments = call.arguments if call is not None else ""
                 self._set_status("")
-                self._lines(calls.finished(event, arguments, self._terminal, self._show, self._harmless))
+                columns = self._size()[0]
+                self._lines(
+                    calls.finished(event, arguments, self._terminal, self._show, self._harmless, columns)
+                )
                 if self._running:
                     still = next(reversed(self._running.values()))
                     self._set_status(f"{calls.started(still, self._harmless)} …")

@@ -133,6 +133,7 @@ class SessionTools:
             self._masks.mask(display.preview),
             self._masks.mask(display.diff),
             display.path,
+            display.lines,
         )
 
     def _told(self, call: ToolCall, end: wire.ToolFinished, size: int, seconds: float) -> None:

@@ -19,6 +19,7 @@ _ADVICE = {
     errno.EACCES: "make it yours and writable, or name another directory in AGENT_HOME",
     errno.EPERM: "make it yours and writable, or name another directory in AGENT_HOME",
     errno.EROFS: "name a directory in AGENT_HOME that can be written",
+    errno.ENOENT: "name a directory in AGENT_HOME that can be made there",
     errno.ENOTDIR: "name a directory in AGENT_HOME that can be written",
 }
 

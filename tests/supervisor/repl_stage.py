@@ -121,6 +121,8 @@ class Scripted:
                 self._tell(TextDelta(text="begun "))
                 self._tell(Notice(text="job 1 ended", level="info"))
                 self._answer("and ended")
+            case _ if line.startswith("length "):
+                self._answer(f"{len(line.removeprefix('length '))} characters")
             case _:
                 self._answer(f"you said {line}")
         return StopReason.ANSWERED, ""

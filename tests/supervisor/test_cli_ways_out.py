@@ -145,11 +145,30 @@ def test_json_on_a_terminal_is_still_json_and_harmless(product: Product) -> None
 
 def test_bare_agent_with_options_opens_the_prompt(product: Product) -> None:
     command = [*COMMAND, "--base-url", "http://127.0.0.1:9", "--workspace", str(product.workspace)]
+    with PseudoTerminal(command, product) as terminal:
+        terminal.wait_for("You 1")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
+    assert terminal.text.startswith("❯ \r\x1b[K")
+
+
+def test_a_dumb_terminal_gets_no_glyph_that_nothing_could_erase(product: Product) -> None:
+    command = [*COMMAND, "--base-url", "http://127.0.0.1:9"]
     with PseudoTerminal(command, product, TERM="dumb") as terminal:
         terminal.wait_for("You 1")
         terminal.type("\x04")
         assert terminal.ended() == 0
-    assert terminal.text.startswith("❯ ")
+    assert not terminal.text.startswith("❯")
+    assert "\x1b" not in terminal.text
+
+
+def test_the_early_glyph_is_erased_before_a_rehearsal_or_an_error(product: Product) -> None:
+    with PseudoTerminal(COMMAND, product) as terminal:
+        assert terminal.wait_for("REHEARSAL").startswith("❯ \r\x1b[KREHEARSAL")
+    command = [*COMMAND, "--workspace", str(product.workspace / "missing")]
+    with PseudoTerminal(command, product) as terminal:
+        assert terminal.ended() == 2
+    assert terminal.text.startswith("❯ \r\x1b[Kagent: the workspace")
 
 
 def test_a_rehearsal_without_a_place_to_play_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

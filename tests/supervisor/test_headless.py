@@ -94,15 +94,14 @@ def test_a_refusal_by_the_server_is_exit_3_and_one_line(server: ServerThread, pr
     serve(server, product, Step(fault=Status(401, "no such key")))
     done = product.run("run", "Hello")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "Traceback" not in done.stderr
-    assert "401" in done.stderr or "key" in done.stderr
+    one_line(done.stderr, ["401", "no such key"])
 
 
 def test_a_task_that_got_no_reply_is_named_in_the_error(server: ServerThread, product: Product) -> None:
     serve(server, product, Step(fault=Status(400, "bad")))
     done = product.run("run", "The task of the day")
     assert done.returncode == 3
-    assert "The task of the day" in done.stderr
+    one_line(done.stderr, ["withdrawn: The task of the day"])
 
 
 def test_the_time_limit_is_exit_124_and_closes_the_turn(server: ServerThread, product: Product) -> None:
@@ -154,7 +153,7 @@ def test_continue_goes_on_in_the_same_transcript(server: ServerThread, product: 
     assert sent(server, name) == ["First", "One.", "Second"]
     listed = product.run("sessions")
     assert "First" in listed.stdout
-    assert listed.stdout.count("\n") == 1
+    assert listed.stdout.count("\n") == 2  # with the head of the table
 
 
 @pytest.mark.parametrize("flag", ["--resume", "--fork"])

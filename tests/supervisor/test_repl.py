@@ -67,7 +67,7 @@ def test_after_ctrl_c_in_the_middle_of_a_turn_the_next_one_works(repl: Terminal)
 
 def test_ctrl_c_while_a_command_runs_ends_the_turn(repl: Terminal) -> None:
     repl.send("command\r")
-    repl.wait_for("run_command make … compiling a.c")
+    repl.wait_for("run_command make · compiling a.c")
     repl.send(CTRL_C)
     repl.wait_for("[interrupted by the user]", "You 2 ❯")
     assert "compiling" not in repl.text()
@@ -382,3 +382,10 @@ def test_a_terminal_of_ascii_gets_an_ascii_prompt(stage: Stage) -> None:
     terminal.wait_for("You 1 > 0%")
     terminal.send("hello\r")
     terminal.wait_for("you said hello", "You 2 >")
+
+
+def test_what_is_typed_in_an_ascii_locale_is_still_what_the_session_gets(stage: Stage) -> None:
+    terminal = stage(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii:replace")
+    terminal.wait_for("You 1 > 0%")
+    terminal.send("length grüße 漢字\r")
+    terminal.wait_for("8 characters")

@@ -1,6 +1,7 @@
 """The screen's small pure parts: cells, commands, calls, the context report, what a terminal can show."""
 
 import pytest
+from prompt_toolkit.utils import get_cwidth
 
 from protocol.display import Display
 from protocol.events import ToolFinished
@@ -111,11 +112,28 @@ def test_show_tool_results_decides_how_much_is_shown() -> None:
     assert len(lines(event, "full")) == 61
 
 
-def test_of_a_command_the_first_lines_of_its_output_are_shown() -> None:
+def test_of_a_command_the_first_and_the_last_lines_of_its_output_are_shown() -> None:
     event = finished(Display("exit 0", preview=LONG), name="run_command")
-    assert lines(event, "preview")[1] == "  │ row 0"
-    assert lines(event, "preview")[-1] == "  │ … 54 more lines"
-    assert len(lines(event, "preview")) == 8
+    assert lines(event, "preview")[1:] == [
+        f"  │ {text}" for text in ("row 0", "row 1", "row 2", "… 54 lines …", "row 57", "row 58", "row 59")
+    ]
+
+
+def test_the_lines_left_out_are_counted_of_what_the_command_printed_not_of_what_is_known_of_it() -> None:
+    known = "\n".join(["1", "2", "3", "4", "5", "6", "… 9,988 lines …", "9", "8", "7", "6", "5", "4"])
+    event = finished(Display("exit 0", known, lines=10_000), name="run_command")
+    assert lines(event, "preview")[4] == "  │ … 9,994 lines …"
+
+
+def test_a_call_and_its_outcome_stand_on_one_line_of_the_terminal() -> None:
+    event = finished(Display("exit 0 in 0.1 s, 3 lines"), name="run_command")
+    arguments = '{"command": "' + "echo 漢字 && " * 30 + '"}'
+    for columns in (70, 80, 200):
+        (line,) = calls.finished(event, arguments, PLAIN, "preview", harmless, columns)
+        assert columns - 3 <= get_cwidth(line) < columns
+        assert line.endswith("… · exit 0 in 0.1 s, 3 lines")
+    (narrow,) = calls.finished(event, arguments, PLAIN, "preview", harmless, 30)
+    assert narrow.startswith("● run_command echo 漢字")
 
 
 def test_an_edit_is_shown_as_a_diff_instead_of_a_preview() -> None:

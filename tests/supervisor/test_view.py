@@ -178,7 +178,7 @@ def test_thinking_is_a_status_that_leaves_no_trace() -> None:
 
 def test_a_running_command_shows_its_last_line_and_nothing_stays_of_it() -> None:
     watched = Watched().tell(call(), ToolOutputDelta(call_id="1", text="10%\r50%\ncompiling \x1b[31mb.c\n"))
-    assert watched.lines() == ["run_command make … compiling ^[[31mb.c"]
+    assert watched.lines() == ["run_command make · compiling ^[[31mb.c"]
     watched.tell(ToolOutputDelta(call_id="1", text="\n"), ToolOutputDelta(call_id="?", text="x"), result())
     assert watched.lines() == ["● run_command make · exit 0"]
 

@@ -72,17 +72,22 @@ class Capture:
         text = (
             _ended(self._clipped.head) + self._clipped.tail if self._clipped.left_out else self._clipped.head
         )
-        lines = text.rstrip("\n").split("\n")
-        if len(lines) > PREVIEW_LINES:
-            half = PREVIEW_LINES // 2
-            lines = [*lines[:half], f"… {self.lines - 2 * half} lines …", *lines[-half:]]
-        width = PREVIEW_BYTES // PREVIEW_LINES
-        return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
+        return preview(text, self.lines)
 
     def _whereabouts(self) -> str:
         if self.record.file:
             return whereabouts(self.record.file)
         return f"no file holds the whole: {self.record.why_no_file}" if self.record.why_no_file else "no file"
+
+
+def preview(text: str, count: int) -> str:
+    """The first and last lines of a text that has, or is cut out of, `count` lines."""
+    lines = text.rstrip("\n").split("\n")
+    if len(lines) > PREVIEW_LINES:
+        half = PREVIEW_LINES // 2
+        lines = [*lines[:half], f"… {count - 2 * half} lines …", *lines[-half:]]
+    width = PREVIEW_BYTES // PREVIEW_LINES
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
 
 
 def whereabouts(name: str) -> str:

@@ -7,7 +7,7 @@ from protocol.display import Display
 from protocol.tools.jobs import Jobs
 from protocol.wire import Status
 from worker.call import BackgroundJob, Call, Desk, Outcome, ToolError
-from worker.output.capture import whereabouts
+from worker.output.capture import preview, whereabouts
 from worker.output.terminal_text import shown
 
 WAIT_SECONDS = 60.0
@@ -73,7 +73,10 @@ def _output(job: BackgroundJob, since: int, cap: int) -> Outcome:
     lines.append(f"[bytes {start:,} to {following:,}{more}; next since={following}; {_state(job)}]")
     if job.file and more:
         lines.append(f"[{whereabouts(job.file)}]")
-    return Outcome("\n".join(lines), Display(f"{job.id}: {len(data):,} bytes", preview=text[:2000]))
+    count = len(text.rstrip("\n").split("\n"))
+    return Outcome(
+        "\n".join(lines), Display(f"{job.id}: {len(data):,} bytes", preview=preview(text, count), lines=count)
+    )
 
 
 def _whole_characters(data: bytes, at_the_end: bool) -> bytes:

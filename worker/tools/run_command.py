@@ -14,7 +14,7 @@ from protocol.policy import OUTPUT_MOUNT
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Status
 from worker.call import Call, Desk, Outcome, ToolError
-from worker.output.capture import RESERVE, Capture, whereabouts
+from worker.output.capture import RESERVE, Capture, preview, whereabouts
 from worker.output.record import Record
 from worker.output.terminal_text import shown
 from worker.processes import tree
@@ -127,7 +127,7 @@ def _background(command: str, call: Call, running: Running, record: Record, note
         lines += [f"its first output ({len(first):,} bytes):", text]
     return Outcome(
         "\n".join(lines),
-        Display(state, preview=text[:2000]),
+        Display(state, preview=preview(text, text.count("\n") + 1), lines=text.count("\n") + 1),
         background=background,
     )
 
@@ -242,7 +242,9 @@ class _Foreground:
         count = self.capture.lines
         plural = "" if count == 1 else "s"
         display = Display(
-            f"{brief} in {self.seconds:.1f} s, {count} line{plural}", preview=self.capture.preview()
+            f"{brief} in {self.seconds:.1f} s, {count} line{plural}",
+            preview=self.capture.preview(),
+            lines=count,
         )
         return Outcome("\n".join(lines), display, status, background)
 

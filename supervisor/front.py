@@ -1,0 +1,141 @@
+"""Where the events of a session without a person go: as text or as JSON lines, on stdout and stderr.
+
+What is *not* here: the session, signals and the clock (headless.py), and how bytes get out (flow.py).
+"""
+
+import os
+from typing import assert_never
+
+import msgspec
+
+from protocol.events import (
+    AnyEvent,
+    Compacted,
+    Notice,
+    ReasoningDelta,
+    ReplyFinished,
+    ReplyRetried,
+    RoundStarted,
+    SandboxReady,
+    SessionClosed,
+    SessionStarted,
+    StopReason,
+    TextDelta,
+    ToolFinished,
+    ToolOutputDelta,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+    Usage,
+    encode,
+)
+from supervisor.flow import Stdout
+from supervisor.streams import complain, encoded, report
+
+SHOWN = 200
+"""Characters of a withdrawn task that its error names."""
+
+
+class Front:
+    """Where the session's events go.  Keeps what `session_closed` reports."""
+
+    def __init__(self, json: bool) -> None:
+        self.out = Stdout()
+        self._json = json
+        self._talks = os.isatty(2) and not json
+        self._seq = 0
+        self._conversation = ""
+        self._task = ""
+        self._turns = 0
+        self._rounds = 0
+        self._usage = Usage()
+        self._lacks: tuple[str, ...] = ()
+        """What the sandbox does not enforce, until somebody was told."""
+        self._used_tools = False
+
+    def tell(self, event: AnyEvent) -> None:
+        """Show the event; numbered here, since the front has notices of its own."""
+        self._seq += 1
+        if event.seq != self._seq:
+            event = msgspec.structs.replace(event, seq=self._seq)
+        self._count(event)
+        if self._json:
+            line = encode(event)
+            self.out.write(_visible(line) if self.out.is_terminal else line)
+        else:
+            self._print(event)
+
+    def notice(self, text: str, level: str = "info") -> None:
+        self.tell(Notice(text=text, level=level))
+
+    def close(self, code: int) -> None:
+        self.tell(
+            SessionClosed(
+                exit_code=code,
+                conversation=self._conversation,
+                turns=self._turns,
+                rounds=self._rounds,
+                usage=self._usage,
+            )
+        )
+
+    def _count(self, event: AnyEvent) -> None:
+        match event:
+            case SessionStarted():
+                self._conversation = event.conversation
+            case TurnStarted():
+                self._task = event.text if len(event.text) <= SHOWN else event.text[: SHOWN - 1] + "…"
+            case TurnFinished():
+                self._turns += event.reason is not StopReason.WITHDRAWN
+                self._rounds += event.rounds
+                self._usage += event.usage
+            case _:
+                pass
+
+    def _print(self, event: AnyEvent) -> None:
+        match event:
+            case TurnFinished():
+                if event.text:
+                    self.out.write(encoded(event.text.rstrip("\n") + "\n", self.out.encoding))
+                withdrawn = f"; the task was withdrawn: {self._task}"
+                if event.error:
+                    complain(event.error + withdrawn * (event.reason is StopReason.WITHDRAWN))
+            case Notice():
+                complain(event.text)
+            case ReplyRetried():
+                complain(f"the reply is asked for again: {event.why}")
+            case SandboxReady():
+                self._lacks = event.notes
+                self._warn()
+            case ToolStarted():
+                self._used_tools = True
+                self._warn()
+            case ToolFinished() if self._talks:
+                report(f"  {event.name} · {event.display.summary}")
+            case ReplyFinished() if self._talks and event.kind == "narration" and event.text:
+                report(event.text.rstrip("\n"))
+            case (
+                SessionStarted() | TurnStarted() | RoundStarted() | TextDelta() | ReasoningDelta()
+                | ReplyFinished() | ToolOutputDelta() | ToolFinished() | Compacted() | SessionClosed()
+            ):  # fmt: skip
+                pass
+            case _ as never:
+                assert_never(never)
+
+    def _warn(self) -> None:
+        """Say what the sandbox lacks, once, and only where a tool is used: else it matters to nobody."""
+        if self._used_tools:
+            for note in self._lacks:
+                complain(note)
+            self._lacks = ()
+
+
+def _visible(line: bytes) -> bytes:
+    """A line of JSON for a terminal: characters that control one are escaped, as JSON allows."""
+    text = line.decode("utf-8", "replace")
+    return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text).encode()
+
+
+def _escape(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
