@@ -109,6 +109,8 @@ class Desk:
     """Pids of the shells whose end a thread of ours waits for; nobody else may reap them."""
     tell_job_ended: Callable[[str, str], None] = _tell_nobody
     """Called from a job's thread with its id and the words for wire.JobEnded, when it ended by itself."""
+    seen: dict[bytes, bytes] = field(default_factory=dict)
+    """By real path, what the model last saw of a file.  See worker/files/seen.py."""
     writing: threading.Lock = field(default_factory=threading.Lock)
     """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 

@@ -62,10 +62,24 @@ def decode(name: str, arguments: str) -> Arguments:
     try:
         return msgspec.json.decode(arguments.strip() or "{}", type=tool.arguments)
     except msgspec.ValidationError as error:
-        wanted = ", ".join(tool.arguments.__struct_fields__)
-        raise ArgumentsError(f"{name}: {error}; its arguments are: {wanted}") from error
+        raise ArgumentsError(f"{name}: {error}; its arguments are: {_wanted(tool)}") from error
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ArgumentsError(f"{name}: the arguments are not JSON: {error}") from error
+
+
+def _wanted(tool: Tool) -> str:
+    """The names of its arguments, and of what stands in a list of them."""
+    told = []
+    for field in _fields(msgspec.inspect.type_info(tool.arguments)):
+        kind = field.type
+        inner = _fields(kind.item_type) if isinstance(kind, msgspec.inspect.VarTupleType) else ()
+        names = ", ".join(one.name for one in inner)
+        told.append(f"{field.name} (each has: {names})" if names else field.name)
+    return ", ".join(told)
+
+
+def _fields(kind: msgspec.inspect.Type) -> tuple[msgspec.inspect.Field, ...]:
+    return kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
 
 
 def schema(tool: Tool) -> dict[str, object]:

@@ -20,6 +20,7 @@ _ADVICE = {
     errno.EPERM: "make it yours and writable, or name another directory in AGENT_HOME",
     errno.EROFS: "name a directory in AGENT_HOME that can be written",
     errno.ENOENT: "name a directory in AGENT_HOME that can be made there",
+    errno.ESTALE: "nothing more can be kept of this conversation, begin a new one",
     errno.ENOTDIR: "name a directory in AGENT_HOME that can be written",
 }
 
@@ -85,3 +86,9 @@ def append(descriptor: int, path: Path, line: bytes) -> None:
         if written:
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
         raise StoreError(path, error) from error
+
+
+def require_still_there(descriptor: int, path: Path) -> None:
+    """Raises StoreError where the open file has no name any more: what it holds is lost at its close."""
+    if os.fstat(descriptor).st_nlink == 0:
+        raise StoreError(path, OSError(errno.ESTALE, "it was deleted while it was in use"))

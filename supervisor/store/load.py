@@ -5,6 +5,7 @@ Memory is in proportion to what is still sent, not to the file: what a compactio
 as its line is read.  What a kill left open is closed by `conversations`, which may append.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import assert_never
@@ -16,7 +17,7 @@ from protocol.conversation import Answer, Conversation, Message, Pair, ToolResul
 from protocol.turn import IllegalEventError, OpenTurn, State
 from supervisor.exits import StopError
 from supervisor.store import repair
-from supervisor.store.disk import StoreError
+from supervisor.store.blocks import blocks, line_number
 from supervisor.store.lines import (
     VERSION,
     AnyLine,
@@ -27,12 +28,11 @@ from supervisor.store.lines import (
     SessionLine,
     StubLine,
     WithdrawnLine,
+    encode,
     title_of,
     to_message,
 )
 
-_BLOCK = 1024 * 1024
-"""Bytes read at a time: large enough that a line's cost is decoding, small beside the live context."""
 _NOTICES = 20
 """Lines that are named one by one; more are counted."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -75,21 +75,34 @@ def load(path: Path) -> Loaded:
     """All that a transcript says.  Raises StoreError, NewerError."""
     undone: frozenset[int] = frozenset()
     stubs: dict[int, str] = {}
+    seen: set[bytes] | None = None
     while True:
-        # What a later line takes back is only known at the end; such files are rare and read again.
-        reading = _Reading(path, undone, stubs)
+        # What a later line takes back, or repeats, is known at the end; such files are rare and read again.
+        reading = _Reading(path, undone, stubs, seen)
         for line in _decoded(path, reading):
             reading.take(line)
-        if reading.undone == undone and reading.stubs == stubs:
+        repeats = reading.falls_back and seen is None
+        if reading.undone == undone and reading.stubs == stubs and not repeats:
             return reading.finish()
         undone, stubs = frozenset(reading.undone), reading.stubs
+        seen = set() if reading.falls_back else None
 
 
 class _Reading:
     """One pass over a transcript."""
 
-    def __init__(self, path: Path, undone: frozenset[int], stubs: dict[int, str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        undone: frozenset[int],
+        stubs: dict[int, str],
+        seen: set[bytes] | None = None,
+    ) -> None:
         self.path = path
+        self.falls_back = False
+        """A number came that is not above all before it: another hand copied lines, or wrote beside us."""
+        self._seen = seen
+        self._twice = 0
         self.undone: set[int] = set()
         self.stubs: dict[int, str] = {}
         self._undo = undone
@@ -107,6 +120,10 @@ class _Reading:
     def take(self, line: AnyLine) -> None:
         if line.v > VERSION:
             raise NewerError(self.path, line.v)
+        self.falls_back = self.falls_back or line.seq <= self.seq
+        if self._is_repeated(line):
+            self._twice += 1
+            return
         self.seq = max(self.seq, line.seq)
         self._round = max(self._round, line.round or 0)
         match line:
@@ -127,6 +144,14 @@ class _Reading:
             case _ as never:
                 assert_never(never)
 
+    def _is_repeated(self, line: AnyLine) -> bool:
+        """Whether the very same line came before; another one of its number is kept."""
+        if self._seen is None:
+            return False
+        size = len(self._seen)
+        self._seen.add(hashlib.blake2b(encode(line), digest_size=16).digest())
+        return len(self._seen) == size
+
     def unreadable(self, number: int, line: bytes) -> None:
         """A line that is none of ours, or none that this program knows."""
         try:
@@ -145,6 +170,8 @@ class _Reading:
 
     def finish(self) -> Loaded:
         counted = [f"{count} lines of an unknown kind ({kind})" for kind, count in self._unknown.items()]
+        if self._twice:
+            counted.append(f"{self._twice} lines that stand there twice")
         if len(self._notices) > _NOTICES:
             counted.append(f"{len(self._notices) - _NOTICES} more lines")
         notices = self._notices[:_NOTICES]
@@ -238,11 +265,11 @@ _KINDS = frozenset(
 def _decoded(path: Path, reading: _Reading) -> Iterator[AnyLine]:
     """The lines in typed form; those that can't be read go to `reading.unreadable`."""
     decoder = msgspec.json.Decoder(AnyLine)
-    for offset, block in _blocks(path):
+    for offset, block in blocks(path):
         try:
             decoded: Iterable[AnyLine] = decoder.decode_lines(block)
         except _UNREADABLE:
-            decoded = _one_by_one(bytes(block), _line_number(path, offset), decoder, reading)
+            decoded = _one_by_one(bytes(block), line_number(path, offset), decoder, reading)
         yield from decoded
 
 
@@ -259,38 +286,3 @@ def _one_by_one(
             reading.unreadable(number + offset, text)
         else:
             yield decoded
-
-
-def _line_number(path: Path, offset: int) -> int:
-    """The number of the line that begins at this offset: counted only when it is needed, it takes long."""
-    number = 1
-    with path.open("rb", buffering=0) as file:
-        while offset > 0 and (block := file.read(min(_BLOCK, offset))):
-            number += block.count(b"\n")
-            offset -= len(block)
-    return number
-
-
-def _blocks(path: Path) -> Iterator[tuple[int, memoryview]]:
-    """The file in pieces that end where a line ends, with their offsets.
-
-    A piece is good until the next one is asked for: all are read into one buffer, which grows only for a
-    line that is longer than it.
-    """
-    buffer, kept, offset = bytearray(_BLOCK), 0, 0
-    try:
-        with path.open("rb", buffering=0) as file:
-            while size := file.readinto(memoryview(buffer)[kept:]):
-                filled = kept + size
-                end = buffer.rfind(b"\n", kept, filled) + 1
-                if end:
-                    yield offset, memoryview(buffer)[:end]
-                    buffer[: filled - end] = buffer[end:filled]
-                    offset += end
-                kept = filled - end
-                if kept == len(buffer):
-                    buffer = buffer + bytes(len(buffer))
-            if kept:
-                yield offset, memoryview(buffer)[:kept]
-    except OSError as error:
-        raise StoreError(path, error) from error

@@ -10,7 +10,7 @@ import trio
 
 from protocol.conversation import Message, Pair
 from supervisor.store import lines
-from supervisor.store.disk import StoreError, append, now, open_private
+from supervisor.store.disk import StoreError, append, now, open_private, require_still_there
 from supervisor.store.lines import (
     VERSION,
     AnyLine,
@@ -115,5 +115,6 @@ class Transcript:
 
     def _append(self, line: AnyLine) -> int:
         append(self._descriptor, self.path, lines.encode(line))
+        require_still_there(self._descriptor, self.path)
         self.seq = line.seq
         return line.seq

@@ -102,6 +102,11 @@ def test_no_text_counts_as_no_arguments(text: str) -> None:
         ("read_file", '{"path": "a", "line": 3}', "unknown field `line`; its arguments are: path, offset"),
         ("read_file", '{"path": "a", "offset": 0}', ">= 1"),
         ("edit_file", '{"path": "a", "edits": []}', "length >= 1"),
+        (
+            "edit_file",
+            '{"path": "a", "edits": [{"old_string": "x", "new": "y"}]}',
+            "`$.edits[0]`; its arguments are: path, edits (each has: old, new, replace_all)",
+        ),
         ("jobs", '{"action": "kill"}', "Invalid enum value 'kill'"),
         ("run_command", '{"command": "a", "timeout": 0}', "> 0"),
         ("read_file", '{"path": "a', "the arguments are not JSON"),

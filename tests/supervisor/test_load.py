@@ -241,6 +241,24 @@ def test_a_broken_line_in_the_middle_is_named_with_its_number(path: Path) -> Non
     assert len(found.conversation.pairs) == 2
 
 
+def test_lines_that_stand_there_twice_count_once_and_others_of_the_same_number_are_kept(path: Path) -> None:
+    wrote(path, *exchange(1), *exchange(2))
+    whole = load(path)
+    single = path.read_bytes()
+    path.write_bytes(single + single.splitlines(keepends=True)[-1] + single)
+    again = load(path)
+    assert again.conversation == whole.conversation
+    assert again.notices == ("t.jsonl: 10 lines that stand there twice are left out",)
+    other = Transcript(path.with_name("other.jsonl"))
+    other.message(User.says("beside"), turn=3, round=None)
+    other.message(DONE, turn=3, round=9)
+    other.close()
+    path.write_bytes(single + other.path.read_bytes())
+    beside = load(path)
+    assert [pair.user for pair in beside.conversation.pairs][-1] == User.says("beside")
+    assert beside.notices == ()
+
+
 def test_many_broken_lines_are_counted(path: Path) -> None:
     path.write_bytes(b"broken\n" * 50)
     found = load(path)

@@ -151,6 +151,18 @@ def test_edits_apply_in_order_on_what_the_ones_before_left() -> None:
         edited(b"one two\n", ("one", "1"), ("one two", "x"))
 
 
+def test_a_text_that_an_earlier_edit_of_the_call_changed_is_said_to_have_been_there() -> None:
+    with pytest.raises(
+        EditError, match=r"edit 2 of 2: .*an edit before it in this call has changed the place"
+    ):
+        edited(b"one two\n", ("one", "1"), ("one two", "x"))
+    with pytest.raises(EditError) as caught:
+        edited(b"one two\n", ("one", "1"), ("never there", "x"))
+    assert "before it" not in str(caught.value)
+    with pytest.raises(EditError, match="occurs 2 times"):
+        edited(b"one\ntwo\n", ("one", "two"), ("two", "x"))
+
+
 def test_backslashes_and_dollars_are_plain_text() -> None:
     assert edited(b"a (b) c\r\n", ("(b)", r"\1 \g<0> $& \\n")) == rb"a \1 \g<0> $& \\n c" + b"\r\n"
     assert edited(b"a.c\r\nabc\r\n", ("a.c\n", "x\\\n")) == b"x\\\r\nabc\r\n"
@@ -158,6 +170,7 @@ def test_backslashes_and_dollars_are_plain_text() -> None:
 
 def test_a_wide_file_is_named_when_nothing_is_found() -> None:
     assert "UTF-16" in refused("größe".encode("utf-16"), "größe")
+    assert "UTF-16" in refused("size".encode("utf-16"), "size")
 
 
 def test_half_a_character_is_refused() -> None:
@@ -189,6 +202,8 @@ MAKEFILE = b"all:\n\t@echo one\n\t@echo two\n"
         (b"a = 1  \nb\n", "a = 1\nb", ["blanks at the end"]),
         (b"a  = 1\n", "a = 1", ["within the line"]),
         (b"a\nline3", "line3\n", ["ends in a line break, but the file ends without one"]),
+        (b"def f():\n  return 1  \n", "  return 1\n", ["line 2 ends in blanks ('  ')"]),
+        (b"a\nb c\n", "b\n", ["line break where line 2 goes on with ' c'"]),
         (b"a\nb\nc\n", "\nb\n\n", ["blank lines around it", "line 2"]),
         (b"Hello World\n", "hello world", ["upper and lower case", "Line 1"]),
         (b"one two\nthree four\n", "one two three four", ["broken at other places", "line 1"]),

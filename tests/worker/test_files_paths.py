@@ -171,6 +171,32 @@ def test_a_path_that_can_be_none_is_refused_with_the_reason(room: Room, path: st
         where(room, path)
 
 
+def test_a_tilde_is_no_home_and_never_becomes_a_directory_of_that_name(room: Room) -> None:
+    for path in ("~", "~/notes.txt"):
+        for access in Access:
+            with refusal("`~` stands for no directory here", status=Status.FAILED):
+                where(room, path, access, make_parents=True)
+    assert os.listdir(room.workspace) == []
+    assert where(room, "~backup").name == b"~backup"
+    room.put("~/notes.txt", b"really there")
+    assert read(room, "~/notes.txt") == b"really there"
+
+
+def test_what_ends_in_a_slash_is_not_written_as_a_file(room: Room) -> None:
+    with refusal("names a directory", status=Status.FAILED):
+        where(room, "a/b/", make_parents=True)
+    assert os.listdir(room.workspace) == []
+
+
+def test_a_refusal_names_the_session_s_places_and_not_each_directory_of_the_system(room: Room) -> None:
+    room.confine(readable=tuple(f"/usr/place-{number}" for number in range(200)))
+    with refusal(str(room.workspace), str(room.tmp), OUTPUT_MOUNT, "where programs and toolchains"):
+        where(room, "/etc/shadow", Access.READ)
+    with pytest.raises(ToolError) as caught:
+        where(room, "/etc/shadow", Access.READ)
+    assert len(str(caught.value)) < 500
+
+
 def test_a_quoted_name_is_understood_and_a_literal_one_wins(room: Room) -> None:
     odd = os.fsencode(room.workspace) + b"/bad\xff\n.txt"
     with open(odd, "wb") as file:

@@ -94,6 +94,12 @@ def test_above_the_limit_the_rest_is_counted_by_directory(room: Room) -> None:
     assert "more files are left out" in listing(room).text
 
 
+def test_a_glob_from_the_root_of_the_file_system_is_explained(room: Room) -> None:
+    room.put("src/a.py", b"")
+    assert "begins at `path`" in listing(room, glob=f"{room.workspace}/**/*.py").text
+    assert listing(room, glob="/src/*.py").text == "src/a.py"
+
+
 def test_what_is_no_file_is_listed_with_its_kind(room: Room) -> None:
     os.mkfifo(room.workspace / "pipe")
     assert listing(room).text == "pipe (a FIFO)"

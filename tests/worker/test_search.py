@@ -55,6 +55,30 @@ def test_lines_come_with_path_and_number_in_order(room: Room, find: Find) -> Non
     assert find("nothing at all").text == "[no matches]"
 
 
+def test_the_end_of_a_line_is_found_before_crlf_too(room: Room, find: Find) -> None:
+    room.put("crlf.txt", b"the needle\r\nneedle first\r\n")
+    room.put("lf.txt", b"a needle\n")
+    assert find("needle$").text == "crlf.txt:1:the needle\nlf.txt:1:a needle"
+    assert find("needle$", "crlf.txt").text == "crlf.txt:1:the needle"
+
+
+def test_a_pattern_that_looks_like_an_option_or_holds_a_nul_is_only_a_pattern(room: Room, find: Find) -> None:
+    room.put("a.txt", b"-needle --files\n")
+    assert find("-needle").text == find("--files").text == "a.txt:1:-needle --files"
+    with pytest.raises(ToolError, match="NUL"):
+        find("a\0b")
+
+
+def test_a_glob_that_leads_elsewhere_is_not_answered_by_no_matches_alone(room: Room, find: Find) -> None:
+    room.put("a.txt", b"needle\n")
+    text = find("needle", glob=f"{room.workspace}/*.txt").text
+    assert text.startswith("[no matches; the glob ")
+    assert "begins at `path`, not at /" in text
+    assert find("needle", glob="/*.txt").text == "a.txt:1:needle"
+    with pytest.raises(ToolError, match="leads upwards"):
+        find("needle", glob="../*.txt")
+
+
 def test_gitignore_is_respected_at_every_level(room: Room, find: Find) -> None:
     ignoring(room.workspace)
     named = [line.partition(":")[0] for line in find("needle").text.split("\n")]

@@ -97,6 +97,8 @@ def test_a_rewrite_names_line_ends_and_an_encoding_that_it_changes(room: Room) -
     room.put("latin", b"r\xe9sum\xe9\n")
     assert "UTF-8 now" in write(room, "latin", "résumé\n").text
     assert "UTF-8 now" not in write(room, "latin", "grün\n").text
+    room.put("wide", "size\n".encode("utf-16"))
+    assert "UTF-16" in write(room, "wide", "size\n").text
 
 
 def test_the_same_content_is_not_written_again(room: Room) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from protocol.tools.edit_file import Edit
-from worker.files.encodings import BOM, not_utf8
+from worker.files.encodings import BOM, not_utf8, wide
 from worker.files.misses import explain
 
 _LINES_NAMED = 10
@@ -42,12 +42,21 @@ def apply(data: bytes, edits: Sequence[Edit]) -> Edited:
             body, count = _apply_one(body, edit, marked)
         except EditError as error:
             which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
-            raise EditError(f"{which}{error}") from None
+            raise EditError(f"{which}{error}{_consumed(data, body, edit)}") from None
         places += count
     whole = BOM + body if marked else body
     if whole == data and data:
         raise EditError("the edits together change nothing")
     return Edited(whole, places)
+
+
+def _consumed(data: bytes, body: bytes, edit: Edit) -> str:
+    """Said of a text that an earlier edit of the same call has changed."""
+    old = edit.old.encode(errors="replace")
+    if not old or next(_places(data, old, overlapping=True), None) is None:
+        return ""
+    gone = next(_places(body, old, overlapping=True), None) is None
+    return "; an edit before it in this call has changed the place where it stood" if gone else ""
 
 
 def _apply_one(body: bytes, edit: Edit, marked: bool) -> tuple[bytes, int]:
@@ -68,6 +77,8 @@ def _apply_one(body: bytes, edit: Edit, marked: bool) -> tuple[bytes, int]:
         raise EditError(f"{wrong}: only ASCII text can be edited in it, convert it first")
     places = _places(body, old, overlapping=not edit.replace_all)
     found = list(places if edit.replace_all else islice(places, _COUNTED))
+    if not found and (name := wide(body)) is not None:
+        raise EditError(f"`old` was not found: the file is {name} text; convert it first")
     if not found:
         raise EditError(explain(body.decode("utf-8" if wrong is None else "latin-1"), edit.old))
     if len(found) > 1 and not edit.replace_all:

@@ -15,11 +15,16 @@ _PAIRS = re.compile(rb"(?:[\xa1-\xfe][\xa1-\xfe])+")
 _HIGH = re.compile(rb"[\x80-\xff]+")
 
 
+def wide(head: bytes) -> str | None:
+    """The name of the two- or four-byte encoding that a byte order mark tells; None where there is none."""
+    return next((name for mark, name in _WIDE if head.startswith(mark)), None)
+
+
 def binary(head: bytes) -> str | None:
     """Why these first bytes are no text that can be shown; None where they are."""
-    for mark, name in _WIDE:
-        if head.startswith(mark):
-            return f"it is {name} text, not UTF-8"
+    name = wide(head)
+    if name is not None:
+        return f"it is {name} text, not UTF-8"
     at = head.find(b"\0")
     return f"it is binary (a NUL byte at {at})" if at >= 0 else None
 
@@ -38,9 +43,9 @@ def not_utf8(data: bytes) -> str | None:
 
 def guess(data: bytes) -> str:
     """The likeliest encoding of bytes that are no UTF-8, in words."""
-    for mark, name in _WIDE:
-        if data.startswith(mark):
-            return name
+    name = wide(data)
+    if name is not None:
+        return name
     runs = _HIGH.findall(data)
     if all(_PAIRS.fullmatch(run) for run in runs):
         return "GBK (or another two-byte encoding)"

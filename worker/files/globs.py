@@ -22,6 +22,8 @@ def matcher(glob: str) -> Callable[[bytes], bool]:
     plain = glob.removeprefix("./").lstrip("/").rstrip("/")
     if not plain:
         raise GlobError(f"the glob {glob!r} is empty")
+    if ".." in plain.split("/"):
+        raise GlobError(f"the glob {glob!r} leads upwards; name that directory as `path`")
     try:
         pattern = re.compile(_translated(plain), re.DOTALL)
     except re.error as error:
@@ -65,3 +67,9 @@ def _translated(glob: str) -> str:
     if depth:
         raise re.error("a { without its }")
     return "".join(out)
+
+
+def misled(glob: str | None) -> list[str]:
+    """What to say where nothing matched a glob that begins at the root of the file system."""
+    absolute = glob is not None and glob.startswith("/") and "/" in glob[1:]
+    return [f"the glob {glob!r} begins at `path`, not at /"] if absolute else []

@@ -48,10 +48,17 @@ def explain(text: str, old: str) -> str:
 def _around(text: str, old: str) -> str | None:
     """The text itself is there, but not the line breaks around it."""
     bare = old.strip("\n")
-    if not bare or bare not in text:
+    at = text.find(bare) if bare else -1
+    if at < 0:
         return None
     if old.endswith("\n") and text.endswith(bare):
         return "it ends in a line break, but the file ends without one"
+    rest = text[at + len(bare) :].partition("\n")[0]
+    if old.endswith("\n") and rest:
+        line = _line(text, at + len(bare))
+        if not rest.strip():
+            return f"line {line} ends in blanks ({rest!r}), which `old` lacks before its line break"
+        return f"it ends in a line break where line {line} goes on with {_quote(rest)}"
     return f"the blank lines around it are not in the file; without them it stands in {_at(text, bare)}"
 
 

@@ -116,6 +116,9 @@ def _resolved(walk: _Walk) -> Place:
         raise ToolError("the path is empty")
     if b"\0" in asked:
         raise ToolError(f"the path {shown(asked)} holds a NUL byte; no file can have such a name")
+    if asked.endswith(b"/") and asked.strip(b"/") and walk.access is Access.WRITE:
+        raise ToolError(f"{shown(asked)} ends in a slash, so it names a directory; only files are written")
+    _no_home(walk)
     target = asked if asked.startswith(b"/") else _joined(encoded(walk.policy.workspace), asked)
     output = _beneath(target, _MOUNT)
     if output is not None and walk.policy.output:
@@ -135,6 +138,16 @@ def _resolved(walk: _Walk) -> Place:
                 return found
             target = found
             _count_link(walk)
+
+
+def _no_home(walk: _Walk) -> None:
+    """Raises ToolError for `~/x`, which only a shell understands, unless the workspace really has a `~`."""
+    if walk.asked.partition(b"/")[0] != b"~" or os.path.lexists(encoded(walk.policy.workspace) + b"/~"):
+        return
+    raise ToolError(
+        f"{shown(walk.asked)}: `~` stands for no directory here; "
+        "give the path relative to the workspace, or absolute"
+    )
 
 
 def _from_root(walk: _Walk, root: bytes, target: bytes) -> Place | bytes:
@@ -248,16 +261,21 @@ def _parts(path: bytes) -> list[bytes]:
 
 
 def _refused(walk: _Walk, real: bytes) -> ToolError:
+    """Names the few places that are the session's own; the many of the system would fill the context."""
     policy = walk.policy
-    places = [policy.workspace, policy.tmp, *policy.writable]
-    if walk.access is Access.READ and policy.output:
-        places.append(OUTPUT_MOUNT)
-    if walk.access is Access.READ:
-        places += policy.readable
+    reads = walk.access is Access.READ
+    places = [
+        policy.workspace,
+        policy.tmp,
+        *policy.writable,
+        *((OUTPUT_MOUNT,) if reads and policy.output else ()),
+    ]
     may = ", ".join(shown(encoded(place)) for place in places if place)
+    others = ", and where programs and toolchains are installed" if reads and policy.readable else ""
     leads = "" if real == walk.asked else f" leads to {shown(real)}, which"
     return ToolError(
-        f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}", Status.REFUSED
+        f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}{others}",
+        Status.REFUSED,
     )
 
 

@@ -26,7 +26,7 @@ from worker.files.walking import Top, Unread
 _OPTIONS = (
     "--json", "--no-config", "--hidden", "--glob=!.git", "--no-require-git", "--no-ignore-global",
     "--no-ignore-exclude", "--no-ignore-dot", "--no-ignore-messages", "--sort=path",
-    "--no-follow", "--no-mmap",
+    "--no-follow", "--no-mmap", "--crlf",
 )  # fmt: skip
 _SIMPLE_GLOB = re.compile(r"[\w.*-]+")
 _MESSAGE_MAX = 64 * 1024 * 1024

@@ -8,6 +8,7 @@ from worker.files.changing import content, outcome
 from worker.files.edits import EditError, apply
 from worker.files.paths import Access, resolve
 from worker.files.results import counted
+from worker.files.seen import wrote
 from worker.files.storing import store
 
 
@@ -26,5 +27,6 @@ def run(arguments: EditFile, call: Call) -> Outcome:
         if call.cancelled.is_set():
             return Outcome("[cancelled, nothing was changed]", Display("cancelled"), Status.CANCELLED)
         store(place, edited.data, before)
+        wrote(call.desk, place, before, edited.data, whole=False)
         did = "created" if before is None else f"edited {counted(edited.places, 'place')}"
         return outcome(place, did, before or b"", edited.data, [])

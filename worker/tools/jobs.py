@@ -13,6 +13,9 @@ from worker.output.terminal_text import shown
 WAIT_SECONDS = 60.0
 """Of `wait`, when the call names none."""
 
+PROCESSES_NAMED = 20
+"""Of one job in the list."""
+
 TICK = 0.05
 """Seconds: how late a cancel may be noticed."""
 
@@ -52,11 +55,27 @@ def _there_are(jobs: dict[str, BackgroundJob]) -> str:
 
 
 def _list(desk: Desk) -> Outcome:
+    """A line for each process of each job; of a job with very many, the first."""
     with desk.lock:
         jobs = list(desk.jobs.values())
-    lines = [f"{line} [{job.size:,} bytes of output]" for job in jobs for line in job.lines()]
+    lines: list[str] = []
+    for job in jobs:
+        told = job.lines()
+        lines += [f"{line} [{job.size:,} bytes of output]" for line in told[:PROCESSES_NAMED]]
+        if len(told) > PROCESSES_NAMED:
+            lines.append(f"{job.id} and {len(told) - PROCESSES_NAMED} more processes")
     running = sum(not job.wait(0) for job in jobs)
-    return Outcome("\n".join(lines) or "there are no jobs", Display(f"{running} of {len(jobs)} jobs running"))
+    text = _newest(lines, desk.limits.result_cap_bytes) or "there are no jobs"
+    return Outcome(text, Display(f"{running} of {len(jobs)} jobs running"))
+
+
+def _newest(lines: list[str], cap: int) -> str:
+    """As many of the last lines as fit, and how many came before them."""
+    room = cap - 100
+    kept = len(lines)
+    while kept and (room := room - len(lines[kept - 1].encode(errors="replace")) - 1) >= 0:
+        kept -= 1
+    return "\n".join([*([f"[{kept} earlier lines are left out]"] if kept else []), *lines[kept:]])
 
 
 def _output(job: BackgroundJob, since: int, cap: int) -> Outcome:

@@ -8,7 +8,7 @@ from protocol.tools.list_files import ListFiles
 from protocol.wire import Status
 from worker.call import Call, Outcome, ToolError
 from worker.files.cancelled import CancelledError
-from worker.files.globs import GlobError, matcher
+from worker.files.globs import GlobError, matcher, misled
 from worker.files.names import shown
 from worker.files.paths import Access, resolve
 from worker.files.results import Lines, closed, counted, preview
@@ -50,6 +50,8 @@ def _listed(arguments: ListFiles, call: Call, top: Top) -> Outcome:
     except CancelledError:
         status = Status.CANCELLED
     notes = _notes(len(taken.lines), seen, left_out, unread)
+    if not seen:
+        notes += misled(arguments.glob)
     if status is Status.CANCELLED:
         notes.append("cancelled before the end")
     text = closed(taken.lines, notes, call.desk.limits.result_cap_bytes)

@@ -11,6 +11,7 @@ from worker.files.encodings import BOM, HEAD, binary
 from worker.files.paths import Access, in_words, resolve
 from worker.files.regular import open_regular
 from worker.files.results import closed, counted, preview, room
+from worker.files.seen import saw
 from worker.files.slices import Slice, by_bytes, by_lines
 
 
@@ -20,6 +21,7 @@ def run(arguments: ReadFile, call: Call) -> Outcome:
         fd = open_regular(place)
         try:
             with in_words(place.shown):
+                saw(call.desk, place, fd)
                 return _read(arguments, call, fd, place.shown)
         except CancelledError:
             return Outcome("[cancelled]", Display("cancelled"), Status.CANCELLED)

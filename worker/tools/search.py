@@ -13,7 +13,7 @@ from worker.files import plain_search, ripgrep
 from worker.files.cancelled import CancelledError
 from worker.files.encodings import HEAD, binary
 from worker.files.findings import Hunt, Match, PatternError, row
-from worker.files.globs import GlobError, matcher
+from worker.files.globs import GlobError, matcher, misled
 from worker.files.paths import Access, Place, in_words, named, resolve
 from worker.files.regular import open_regular
 from worker.files.results import Lines, closed, counted, preview
@@ -34,6 +34,8 @@ def run_with(rg: str | None, arguments: Search, call: Call) -> Outcome:
     """The same, with this ripgrep, or without one."""
     if not arguments.pattern:
         raise ToolError("`pattern` is empty; list_files names files")
+    if "\0" in arguments.pattern:
+        raise ToolError("the pattern holds a NUL character; files with NUL bytes are not searched")
     with resolve(call.desk.policy, arguments.path or ".", Access.READ) as place:
         try:
             return _searched(rg, arguments, call, place)
@@ -95,6 +97,7 @@ def _collected(found: Generator[Match, None, None], hunt: Hunt, arguments: Searc
         notes.append("cancelled before the end")
     if not taken.lines and not notes:
         notes.append("no matches in what could be read" if hunt.unread.paths else "no matches")
+        notes += misled(arguments.glob)
     text = closed(taken.lines, notes + hunt.unread.note(), call.desk.limits.result_cap_bytes)
     count = counted(len(taken.lines), "matching line")
     where = f" in {counted(len(paths), 'file')}" if paths else ""

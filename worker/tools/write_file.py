@@ -5,13 +5,15 @@ from protocol.tools.write_file import WriteFile
 from protocol.wire import Status
 from worker.call import Call, Outcome, ToolError
 from worker.files.changing import content, outcome
-from worker.files.encodings import BOM, not_utf8
+from worker.files.encodings import BOM, not_utf8, wide
 from worker.files.paths import Access, resolve
+from worker.files.seen import require_seen, wrote
 from worker.files.storing import store
 
 
 def run(arguments: WriteFile, call: Call) -> Outcome:
-    """Raises ToolError: outside, no regular file, no permission, disk full; then nothing has changed."""
+    """Raises ToolError: outside, no regular file, changed since it was read, no permission, disk full; then
+    nothing has changed."""
     try:
         data = arguments.content.encode()
     except UnicodeEncodeError as error:
@@ -25,12 +27,15 @@ def run(arguments: WriteFile, call: Call) -> Outcome:
         before = None if place.status is None else content(place)
         if before is None:
             store(place, data, None)
+            wrote(call.desk, place, None, data, whole=True)
             return outcome(place, "created", b"", data, [])
         if before.startswith(BOM) and not data.startswith(BOM):
             data = BOM + data
         if data == before:
             return Outcome(f"{place.shown} has this content already", Display("unchanged"))
+        require_seen(call.desk, place, before)
         store(place, data, before)
+        wrote(call.desk, place, before, data, whole=True)
         return outcome(place, "rewritten", before, data, _changes(before, data))
 
 
@@ -39,7 +44,7 @@ def _changes(before: bytes, data: bytes) -> list[str]:
     notes = []
     if b"\r\n" in before and b"\n" in data and b"\r\n" not in data:
         notes.append("the lines ended in CRLF before, now in LF")
-    wrong = None if data.isascii() else not_utf8(before)
+    wrong = None if data.isascii() and wide(before) is None else not_utf8(before)
     if wrong is not None:
         notes.append(f"the file is UTF-8 now; before, {wrong}")
     return notes

@@ -1,0 +1,29 @@
+"""The list of jobs stays small, however many processes there are."""
+
+from pathlib import Path
+
+from protocol.policy import Limits
+from protocol.tools.jobs import Jobs
+from tests.worker.command_desk import command_desk
+
+
+def test_a_job_of_very_many_processes_is_listed_by_its_first(tmp_path: Path) -> None:
+    with command_desk(tmp_path) as desk:
+        desk.run("for i in $(seq 200); do sleep 60 & done; echo started")
+        lines = desk.jobs(Jobs("list")).text.split("\n")
+
+    assert len(lines) == 21
+    assert all(line.startswith("j1 pid ") for line in lines[:20])
+    assert lines[20] == "j1 and 180 more processes"
+
+
+def test_of_very_many_jobs_the_newest_are_listed(tmp_path: Path) -> None:
+    with command_desk(tmp_path, Limits(result_cap_bytes=400)) as desk:
+        for _ in range(12):
+            desk.run("true", background=True)
+        text = desk.jobs(Jobs("list")).text
+
+    first, *others = text.split("\n")
+    assert len(text) <= 400
+    assert first == f"[{12 - len(others)} earlier lines are left out]"
+    assert others[-1].startswith("j12 ")
