@@ -335,7 +335,8 @@ def test_a_call_leaves_no_descriptor_no_thread_and_no_zombie(desk: CommandDesk) 
         desk.run(command)
     with pytest.raises(ToolError):
         desk.run("\0")
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (fds, threads)
+    assert len(os.listdir("/proc/self/fd")) <= fds
+    assert threading.active_count() <= threads  # one of an earlier test may leave meanwhile
     assert desk.desk.shells == set()
     assert os.listdir(desk.desk.policy.tmp) == []
     assert {process.pid for process in below(os.getpid())} <= others
