@@ -165,12 +165,12 @@ async def _watched(options: RunOptions, front: Front) -> int:
         if options.timeout is not None:
             nursery.start_soon(ending.on_time, options.timeout)
         loaded = _load(options)
+        for notice in loaded.notices:  # they may say why there is no model
+            front.notice(notice)
         key = read_key(loaded.settings, os.environ)
         if key is None and not loaded.settings.configured:
             raise StopError(NO_MODEL, MODEL)
         task = await read_task(options)
-        for notice in loaded.notices:
-            front.notice(notice)
         code = await _turn(options, loaded.settings, key, task, front, ending)
         nursery.cancel_scope.cancel()
         return code

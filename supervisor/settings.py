@@ -86,7 +86,7 @@ class Choices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Flags(Struct, frozen=True, kw_only=True):
-    """What the command line may set.  `timeout`: seconds for a whole headless run."""
+    """What the command line may set.  `timeout`: seconds for a whole headless run, only checked here."""
 
     model: str | None = None
     base_url: str | None = None
@@ -107,7 +107,6 @@ class Settings(Choices, frozen=True, kw_only=True):
     """The project's key."""
     configured: bool = False
     """Whether a flag, the environment or the user's file has named a server."""
-    timeout: float | None = None
     rehearsal: bool = False
     """A script plays the model's part."""
 
@@ -148,7 +147,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: Path) -> Loaded:
     window = msgspec.convert(chosen, Choices).window
     chosen.setdefault("max_output_tokens", min(OUTPUT_MAX, window // 4))
     chosen |= {"home": home_of(environ, cwd), "workspace": workspace, "root": root, "project": project}
-    chosen |= {"configured": bool({**user, **named}.get("base_url")), "timeout": flags.timeout}
+    chosen["configured"] = bool({**user, **named}.get("base_url"))
     settings = msgspec.convert(chosen, Settings)
     if (reply := settings.max_output_tokens) >= settings.window:
         raise SettingsError(f"max_output_tokens ({reply}) must be smaller than window ({settings.window})")

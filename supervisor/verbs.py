@@ -10,10 +10,14 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import TYPE_CHECKING
 
 from supervisor.exits import MODEL, StopError
 from supervisor.machine import harden, require_linux
 from supervisor.options import NO_MODEL, ReplOptions, RunOptions
+
+if TYPE_CHECKING:
+    from supervisor.settings import Loaded
 
 
 def run(options: RunOptions) -> int:
@@ -28,8 +32,13 @@ def run(options: RunOptions) -> int:
 def repl(options: ReplOptions) -> int:
     """Bare `agent`: the REPL; without a model the rehearsal, or exit 3 where nobody could watch it."""
     _prepare()
-    if _has_model(options):
+    loaded = _without_model(options)
+    if loaded is None:
         return _run_repl(options)
+    from supervisor.streams import complain
+
+    for notice in loaded.notices:  # they may say why there is no model
+        complain(notice)
     if not _at_terminal():
         raise StopError(NO_MODEL, MODEL)
     from supervisor.streams import erase_line
@@ -134,11 +143,15 @@ def _at_terminal() -> bool:
     return os.isatty(0) and os.isatty(1)
 
 
-def _has_model(options: ReplOptions) -> bool:
-    """A key or a named server.  The settings are read only where flags and environment don't tell."""
+def _without_model(options: ReplOptions) -> "Loaded | None":
+    """The settings, where neither a key nor a server is named; else None.
+
+    They are read only where flags and environment don't tell.
+    """
     if options.base_url or any(os.environ.get(name) for name in ("AGENT_BASE_URL", "DEEPSEEK_API_KEY")):
-        return True
+        return None
     from supervisor.settings import Flags, load, read_key
 
-    settings = load(Flags(workspace=options.workspace), os.environ, Path.cwd()).settings
-    return settings.configured or read_key(settings, os.environ) is not None
+    loaded = load(Flags(workspace=options.workspace), os.environ, Path.cwd())
+    has_model = loaded.settings.configured or read_key(loaded.settings, os.environ) is not None
+    return None if has_model else loaded

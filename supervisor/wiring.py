@@ -3,11 +3,10 @@
 Nothing else knows the concrete classes of pool, model and store together.
 """
 
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from os import environ
-from pathlib import Path
 from typing import assert_never
 
 import trio
@@ -16,7 +15,7 @@ from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
 from protocol.tools.catalog import TOOLS, schema
 from supervisor.context.budget import Budget
 from supervisor.context.system_prompt import system_prompt
-from supervisor.exits import USAGE, StopError
+from supervisor.exits import USAGE, StopError, first_stop
 from supervisor.machine import end_strays
 from supervisor.masks import Masks
 from supervisor.model.chat import ChatModel
@@ -35,7 +34,7 @@ from supervisor.session.telling import Teller
 from supervisor.settings import Settings
 from supervisor.store import conversations, listing
 from supervisor.store.conversations import OpenConversation
-from supervisor.store.disk import private_directory
+from supervisor.store.scratch import Scratch, sweep
 
 
 @asynccontextmanager
@@ -43,61 +42,89 @@ async def open_session(
     settings: Settings, key: str | None, start: Start, tell: Callable[[AnyEvent], None]
 ) -> AsyncIterator[Session]:
     """A session that is ready to play turns; workers start beside it.  Raises StopError."""
-    teller = Teller(tell)
-    endpoint = Endpoint(base_url=settings.base_url, key=key)
     store = _open_store(settings, start)
     try:
-        tmp = _private_tmp(settings.home, store.id)
-        async with open_client(endpoint) as http, trio.open_nursery() as nursery:
-            resumed = store.loaded.seq > 0
-            teller(
-                SessionStarted(
-                    conversation=store.id,
-                    workspace=str(settings.workspace),
-                    model=settings.model,
-                    resumed=resumed,
-                    rehearsal=settings.rehearsal,
-                )
-            )
-            for notice in store.loaded.notices:
-                teller(Notice(text=notice, level="warning"))
-            store.transcript.session(
-                workspace=str(settings.workspace),
-                project=settings.project,
-                model=settings.model,
-                resumed=resumed,
-            )
-            chat = ChatModel(http, endpoint)
-            rounds = _rounds(settings, store, chat, teller)
-            masks = Masks(key, known_shapes=settings.mask_transcript)
-            listener = _PoolListener(teller)
-            policy = default_policy(settings.workspace, store.outputs.directory, tmp, environ, settings.home)
-            opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
-            async with opening as pool:
-                session = Session(
-                    store,
-                    rounds,
-                    SessionTools(pool, teller, masks),
-                    Summariser(rounds, lambda system: _request(settings, system, tools=False)),
-                    teller,
-                    settings.max_turns_per_session,
-                    lambda: nursery.start_soon(store.transcript.sync),
-                )
-                listener.session = session
-                for line in end_strays():
-                    teller(Notice(text=line, level="warning"))
+        scratch = Scratch(settings.home, store.id)
+        try:
+            async with _opened(settings, key, store, scratch, Teller(tell)) as session:
                 yield session
-            nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:  # of the nurseries in between
+            stop = first_stop(group)
+            if stop is None:
+                raise
+            raise stop from None
+        finally:
+            scratch.close()
     finally:
-        shutil.rmtree(settings.home / "tmp" / store.id, ignore_errors=True)
+        store.discard_unsaid()
         store.close()
+
+
+@asynccontextmanager
+async def _opened(
+    settings: Settings, key: str | None, store: OpenConversation, scratch: Scratch, tell: Teller
+) -> AsyncIterator[Session]:
+    """The session over this conversation, and all that runs beside it."""
+    endpoint = Endpoint(base_url=settings.base_url, key=key)
+    async with open_client(endpoint) as http, trio.open_nursery() as nursery:
+        _begin(settings, store, tell)
+        rounds = _rounds(settings, store, ChatModel(http, endpoint), tell)
+        masks = Masks(key, known_shapes=settings.mask_transcript)
+        listener = _PoolListener(tell, masks)
+        policy = default_policy(
+            settings.workspace, store.outputs.directory, scratch.directory, environ, settings.home
+        )
+        opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+        async with opening as pool:
+            session = Session(
+                store,
+                rounds,
+                SessionTools(pool, tell, masks),
+                Summariser(rounds, lambda system: _request(settings, system, tools=False)),
+                tell,
+                settings.max_turns_per_session,
+                lambda: nursery.start_soon(store.transcript.sync),
+            )
+            listener.session = session
+            for line in end_strays():
+                tell(Notice(text=line, level="warning"))
+            # Beside the session: what a killed one left may be large.
+            nursery.start_soon(partial(trio.to_thread.run_sync, sweep, settings.home, abandon_on_cancel=True))
+            yield session
+        nursery.cancel_scope.cancel()
+
+
+def _begin(settings: Settings, store: OpenConversation, tell: Teller) -> None:
+    """Tell of the session and write its line.  Raises StoreError."""
+    workspace, loaded = str(settings.workspace), store.loaded
+    resumed = loaded.seq > 0
+    tell(
+        SessionStarted(
+            conversation=store.id,
+            workspace=workspace,
+            model=settings.model,
+            resumed=resumed,
+            rehearsal=settings.rehearsal,
+        )
+    )
+    notices = list(loaded.notices)
+    if resumed and loaded.workspace not in ("", workspace):
+        notices.append(
+            f"this conversation was last held in {loaded.workspace}; tools now work in {workspace}"
+        )
+    for notice in notices:
+        tell(Notice(text=notice, level="warning"))
+    store.transcript.session(
+        workspace=workspace, project=settings.project, model=settings.model, resumed=resumed
+    )
 
 
 class _PoolListener:
     """What happens to workers, told to the front and, where it matters, to the model."""
 
-    def __init__(self, tell: Callable[[AnyEvent], None]) -> None:
+    def __init__(self, tell: Callable[[AnyEvent], None], masks: Masks) -> None:
         self._tell = tell
+        self._masks = masks
         self.session: Session | None = None
 
     def __call__(self, event: PoolEvent) -> None:
@@ -114,17 +141,10 @@ class _PoolListener:
                 assert_never(event)
 
     def _both(self, text: str, level: str) -> None:
+        text = self._masks.mask(text)  # a command's words may hold anything
         self._tell(Notice(text=text, level=level))
         if self.session is not None:
             self.session.note(text)
-
-
-def _private_tmp(home: Path, id: str) -> Path:
-    """A new directory for what tools put into $TMPDIR, gone with the session."""
-    tmp = private_directory(home / "tmp") / id
-    shutil.rmtree(tmp, ignore_errors=True)  # what a killed session left
-    tmp.mkdir(mode=0o700)
-    return tmp
 
 
 def _open_store(settings: Settings, start: Start) -> OpenConversation:

@@ -8,7 +8,7 @@ that the call at its index doesn't have; everything else continues the call it n
 What is *not* here: whether a call can be used (reply.py), and how the bytes came (chat.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -80,10 +80,11 @@ class Assembly:
         self._calls: list[_OpenCall] = []
         self._usage: WireUsage | None = None
 
-    def take(self, payloads: Sequence[bytes]) -> Delta | None:
-        """Join the events of one read; None where they bring nothing to show.
+    def take(self, payloads: Sequence[bytes], on_delta: Callable[[Delta], None]) -> None:
+        """Join the events of one read; `on_delta` is told what they brought, if anything.
 
-        Raises ChunkError for what is no event of a reply, StreamedError for an error object.
+        Also of what stood before a fault, so that nothing counts as said which nobody was shown.  Raises
+        ChunkError for what is no event of a reply, StreamedError for an error object.
         """
         text: list[str] = []
         reasoning: list[str] = []
@@ -117,9 +118,8 @@ class Assembly:
         finally:
             self._text += text
             self._reasoning += reasoning
-        if not (text or reasoning or begun):
-            return None
-        return Delta("".join(text), "".join(reasoning), tuple(begun))
+            if text or reasoning or begun:
+                on_delta(Delta("".join(text), "".join(reasoning), tuple(begun)))
 
     def completion(self) -> Completion:
         """All that came, as a whole reply."""

@@ -72,7 +72,7 @@ class ChatModel:
                     if response.status_code == 200:
                         outcome = await self._read(response, reading, scope)
                     else:
-                        outcome = await _refused(response, url)
+                        outcome = await self._refused(response)
             except httpx.ConnectTimeout:
                 outcome = unreachable(f"none within {seconds(limits.connect_seconds)}", url)
             except httpx.UnsupportedProtocol as error:
@@ -105,16 +105,17 @@ class ChatModel:
         await each_read(response, take)
         return reading.ended()
 
+    async def _refused(self, response: httpx.Response) -> Failure:
+        """The failure that an error reply stands for, by as much of its body as comes."""
+        body = bytearray()
 
-async def _refused(response: httpx.Response, url: str) -> Failure:
-    """The failure that an error reply stands for, by as much of its body as comes."""
-    body = bytearray()
+        def take(data: bytes) -> Want:
+            body.extend(data)
+            return Want.MORE if len(body) < _ERROR_BODY_CAP else Want.NOTHING
 
-    def take(data: bytes) -> Want:
-        body.extend(data)
-        return Want.MORE if len(body) < _ERROR_BODY_CAP else Want.NOTHING
-
-    with trio.move_on_after(_ERROR_BODY_SECONDS), suppress(httpx.TransportError):
-        await each_read(response, take)
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return refused(response.status_code, bytes(body), url, headers)
+        with trio.move_on_after(_ERROR_BODY_SECONDS), suppress(httpx.TransportError):
+            await each_read(response, take)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        # Before it is cut to an excerpt: half a key would not be found any more.
+        said = self._endpoint.masked(body.decode("latin-1")).encode("latin-1")
+        return refused(response.status_code, said, self._endpoint.shown_url, headers)

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 from msgspec import Struct
 
+from supervisor.exits import USAGE, StopError
 from supervisor.version import VERSION
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -75,11 +76,20 @@ def open_client(endpoint: Endpoint) -> httpx.AsyncClient:
 
     Loading the certificates takes some 30 ms, so it is left out where no TLS can come: a plain URL, and
     redirects are not followed.  A server on this machine is never asked for through a proxy.
+    Raises StopError for a proxy that can't be used.
     """
     parts = urlsplit(endpoint.base_url)
-    return httpx.AsyncClient(
-        verify=parts.scheme != "http",
-        trust_env=parts.hostname not in _LOOPBACK,
-        timeout=httpx.Timeout(None, connect=endpoint.connect_seconds),
-        follow_redirects=False,
-    )
+    try:
+        return httpx.AsyncClient(
+            verify=parts.scheme != "http",
+            trust_env=parts.hostname not in _LOOPBACK,
+            timeout=httpx.Timeout(None, connect=endpoint.connect_seconds),
+            follow_redirects=False,
+        )
+    except (ValueError, ImportError, httpx.InvalidURL):
+        # Of the proxies in the environment; their own words may hold a password.
+        raise StopError(
+            "the proxy that the environment names (HTTPS_PROXY, HTTP_PROXY or ALL_PROXY) can't be used: "
+            "name one that begins with http:// or https://, or unset the variable",
+            USAGE,
+        ) from None

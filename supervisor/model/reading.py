@@ -125,7 +125,7 @@ class Reading:
         """Join the events and tell of what they brought; the failure that they are, if they are one."""
         self._payloads += len(payloads)
         try:
-            delta = self._assembly.take(payloads)
+            self._assembly.take(payloads, self._on_delta)
         except StreamedError as error:
             words, status = words_of(error.error)
             partial = self._assembly.partial()
@@ -138,8 +138,6 @@ class Reading:
             if self.events:
                 return BrokenStreamError(f"{why}; try again", partial=self._assembly.partial())
             return NotAModelServerError(f"{why}: {excerpt(self._first)}; check the base URL")
-        if delta is not None:
-            self._on_delta(delta)
         return None
 
     def _judged(self) -> Completion | Failure:

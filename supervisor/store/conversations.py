@@ -10,7 +10,8 @@ import base64
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -68,12 +69,18 @@ class OpenConversation:
         self.rounds.close()
         self._lock.release()
 
+    def discard_unsaid(self) -> None:
+        """Remove a new conversation in which nothing was said, before it is closed."""
+        if not self.loaded.seq and not self.transcript.said:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
 
 def create(home: Path, workspace: Path, project: str) -> OpenConversation:
     """A new conversation about this workspace (a real path) of this project (its key).  Raises StoreError."""
     id_, directory = _new_directory(home)
     empty = Loaded(Conversation(), workspace=str(workspace), project=project)
-    return _opened(id_, directory, lambda: (Transcript(directory / _transcript_name(id_)), empty))
+    with _removed_on_failure(directory):
+        return _opened(id_, directory, lambda: (Transcript(directory / _transcript_name(id_)), empty))
 
 
 def open_conversation(home: Path, id: str) -> OpenConversation:
@@ -106,18 +113,29 @@ def open_conversation(home: Path, id: str) -> OpenConversation:
 def fork(home: Path, id: str) -> OpenConversation:
     """Open a copy under a new id; the original may be in use and is not touched.  Raises as opening does."""
     source = _directory(home, id)
+    original = _transcript_of(source, id)
     copy, directory = _new_directory(home)
+    with _removed_on_failure(directory):
+        try:
+            _copy_private(original, directory / _transcript_name(copy))
+            if (source / "rounds.jsonl").exists():
+                _copy_private(source / "rounds.jsonl", directory / "rounds.jsonl")
+            for name in ("texts", "output"):
+                if (source / name).is_dir():
+                    _share_files(source / name, private_directory(directory / name))
+        except OSError as error:
+            raise StoreError(source, error) from error
+        return open_conversation(home, copy)
+
+
+@contextmanager
+def _removed_on_failure(directory: Path) -> Iterator[None]:
+    """A new conversation that can't be begun leaves no directory behind."""
     try:
-        _copy_private(_transcript_of(source, id), directory / _transcript_name(copy))
-        if (source / "rounds.jsonl").exists():
-            _copy_private(source / "rounds.jsonl", directory / "rounds.jsonl")
-        for name in ("texts", "output"):
-            if (source / name).is_dir():
-                _share_files(source / name, private_directory(directory / name))
-    except OSError as error:
+        yield
+    except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
-        raise StoreError(source, error) from error
-    return open_conversation(home, copy)
+        raise
 
 
 def _opened(id_: str, directory: Path, begin: Callable[[], tuple[Transcript, Loaded]]) -> OpenConversation:

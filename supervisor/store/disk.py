@@ -5,6 +5,7 @@ Not here: what the lines say (lines, round_log) and where files lie (conversatio
 
 import errno
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -64,10 +65,14 @@ def open_private(path: Path, flags: int) -> int:
     """
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        os.fchmod(descriptor, FILE_MODE)
     except FileExistsError:
         raise
     except OSError as error:
+        raise StoreError(path, error) from error
+    try:
+        os.fchmod(descriptor, FILE_MODE)
+    except OSError as error:
+        os.close(descriptor)
         raise StoreError(path, error) from error
     return descriptor
 
@@ -84,7 +89,8 @@ def append(descriptor: int, path: Path, line: bytes) -> None:
             written += os.write(descriptor, line[written:] if written else line)
     except OSError as error:
         if written:
-            os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+            with suppress(OSError):  # a broken disk: the first error is the one to tell
+                os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
         raise StoreError(path, error) from error
 
 

@@ -20,6 +20,7 @@ _TAIL_MAX = 4 * 1024 * 1024
 
 _USER = re.compile(rb'"role":"user"')
 _SAID = re.compile(rb'"(?:content|text)":"((?:[^"\\]|\\.){0,2000})')
+_WITHDRAWN = b'{"kind":"withdrawn"'
 _TURN = re.compile(rb'"turn":(\d+)')
 """Inside a text the quotation marks are escaped, so these match fields only."""
 
@@ -100,11 +101,19 @@ def _session(head: bytes) -> SessionLine | None:
 
 
 def _title(head: bytes) -> str | None:
-    """The title from the first user line, of which the end may be missing; None where there is none."""
+    """The title from the first user line that was not withdrawn; the line's end may be missing.
+
+    None where there is none, so that a task which never got a reply doesn't stand for a conversation.
+    """
+    title = None
     for line in head.split(b"\n"):
-        if _USER.search(line, 0, 400) and (said := _SAID.search(line)):
-            return title_of(_unquoted(said[1].decode("utf-8", "ignore"))) or "(no title)"
-    return None
+        if title is None and _USER.search(line, 0, 400) and (said := _SAID.search(line)):
+            title = title_of(_unquoted(said[1].decode("utf-8", "ignore"))) or "(no title)"
+        elif line.startswith(_WITHDRAWN):
+            title = None
+        elif title is not None:
+            break
+    return title
 
 
 def _unquoted(text: str) -> str:

@@ -32,6 +32,8 @@ class Transcript:
     def __init__(self, path: Path, seq: int = 0) -> None:
         self.path = path
         self.seq = seq
+        self.said = False
+        """Whether a message was appended since it was opened."""
         self._descriptor = open_private(path, os.O_WRONLY | os.O_APPEND)
         self._synced = seq
         self._syncing: trio.Event | None = None
@@ -42,7 +44,9 @@ class Transcript:
             self._descriptor = -1
 
     def message(self, message: Message, *, turn: int | None, round: int | None) -> int:
-        return self._append(lines.of_message(message, self.seq + 1, now(), turn, round))
+        seq = self._append(lines.of_message(message, self.seq + 1, now(), turn, round))
+        self.said = True
+        return seq
 
     def session(self, *, workspace: str, project: str, model: str, resumed: bool) -> int:
         line = SessionLine(

@@ -160,6 +160,7 @@ async def test_an_error_inside_a_stream_ends_it_at_once_with_its_words(
     assert type(error) is kind
     assert words in str(error)
     assert error.partial.text == ("half" if events[0] == CHUNK else "")
+    assert talk.heard.text == error.partial.text  # what counts as said was shown
 
 
 async def test_lack_of_capacity_is_tried_again_before_any_text_and_names_itself_after_it() -> None:
@@ -248,6 +249,13 @@ async def test_the_key_goes_into_the_header_and_never_into_a_message() -> None:
     assert request.header("authorization") == f"Bearer {KEY}"
     assert KEY not in str(error)
     assert "[key]" in str(error)
+
+
+async def test_a_key_that_the_excerpt_of_an_error_would_cut_is_masked_whole() -> None:
+    script = Script(steps=(Step(fault=Status(400, "x" * 290 + KEY)),), key=KEY)
+    async with talking(script, key=KEY) as talk:
+        error = await failing(talk)
+    assert KEY[:6] not in str(error)
 
 
 @pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk-ü"])

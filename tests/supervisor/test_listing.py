@@ -145,3 +145,19 @@ def test_a_state_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
 def test_a_first_line_that_is_no_json_still_gives_a_title(tmp_path: Path) -> None:
     transcript_of(tmp_path, said(tmp_path)).write_text('{"role":"user","content":"a\\q and more"}\n')
     assert listing(tmp_path, "here")[0].title == "a\\q and more"
+
+
+def test_a_conversation_whose_only_lines_were_withdrawn_is_not_what_one_goes_on_with(tmp_path: Path) -> None:
+    real = said(tmp_path, "real", age=50)
+    opened = create(tmp_path, Path("/w"), "here")
+    opened.transcript.session(workspace="/w", project="here", model="m", resumed=False)
+    for _ in range(2):
+        first = opened.transcript.message(User.says("lost"), turn=1, round=None)
+        opened.transcript.withdrawn(1, first, "no connection")
+    opened.close()
+    assert newest(tmp_path, "here") == real
+    with transcript_of(tmp_path, opened.id).open("a") as file:
+        file.write(
+            '{"kind":"message","v":1,"seq":6,"time":"","turn":1,"round":null,"role":"user","content":"hi"}\n'
+        )
+    assert [listed.title for listed in listing(tmp_path, "here")] == ["hi", "real"]

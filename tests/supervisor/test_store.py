@@ -3,13 +3,10 @@
 import hashlib
 import json
 import os
-import resource
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +26,7 @@ from supervisor.store.lock import LockedError
 from supervisor.store.outputs import Outputs
 from supervisor.store.round_log import Sent, Settled
 from supervisor.store.texts import Texts
+from tests.supervisor.full_disk import full_disk
 
 LINE = User.says("append once")
 CALLS = Calls(
@@ -348,20 +346,9 @@ def test_a_text_that_is_missing_or_cannot_be_kept_is_named(tmp_path: Path) -> No
         Texts(tmp_path / "file" / "texts").put(b"x")
 
 
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Files can't grow beyond 600 bytes, so that `write` falls short as it does on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_text_that_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     texts = Texts(tmp_path / "texts")
-    with full_disk(), pytest.raises(StoreError, match="File too large"):
+    with full_disk(600), pytest.raises(StoreError, match="File too large"):
         texts.put(b"x" * 5000)
     assert list((tmp_path / "texts").iterdir()) == []
 
@@ -372,7 +359,7 @@ def test_a_repair_that_does_not_fit_leaves_the_conversation_unlocked_and_whole(t
     opened.close()
     before = opened.transcript.path.read_bytes()
     assert len(before) > 600
-    with full_disk(), pytest.raises(StoreError, match="File too large"):
+    with full_disk(600), pytest.raises(StoreError, match="File too large"):
         open_conversation(tmp_path, opened.id)
     assert opened.transcript.path.read_bytes() == before
     open_conversation(tmp_path, opened.id).close()
@@ -411,3 +398,37 @@ def test_settled_rows_need_no_sent_row(tmp_path: Path) -> None:
     opened.rounds.settled(Settled(round=9))
     again = reopened(tmp_path, opened)
     assert again.loaded.round == 0
+
+
+def test_a_conversation_in_which_nothing_was_said_leaves_no_directory(tmp_path: Path) -> None:
+    opened = create(tmp_path, Path("/w"), "key")
+    opened.transcript.session(workspace="/w", project="key", model="m", resumed=False)
+    opened.discard_unsaid()
+    opened.close()
+    assert list((tmp_path / "sessions").iterdir()) == []
+    kept = left_open(tmp_path)
+    kept.discard_unsaid()
+    kept.close()
+    kept = open_conversation(tmp_path, kept.id)
+    kept.discard_unsaid()
+    kept.close()
+    assert [entry.name for entry in (tmp_path / "sessions").iterdir()] == [kept.id]
+
+
+def test_a_conversation_that_cannot_be_begun_leaves_no_directory(tmp_path: Path) -> None:
+    with full_disk(0), pytest.raises(StoreError):
+        create(tmp_path, Path("/w"), "key")
+    assert list((tmp_path / "sessions").iterdir()) == []
+
+
+def test_a_copy_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> None:
+    opened = left_open(tmp_path)
+    opened.close()
+    with opened.transcript.path.open("a") as file:
+        file.write('{"kind":"future","v":99,"seq":9}\n')
+    with pytest.raises(StopError, match="newer version"):
+        fork(tmp_path, opened.id)
+    opened.transcript.path.unlink()
+    with pytest.raises(StopError, match="no transcript"):
+        fork(tmp_path, opened.id)
+    assert [entry.name for entry in (tmp_path / "sessions").iterdir()] == [opened.id]
