@@ -233,6 +233,35 @@ def test_a_worker_on_its_own_serves_the_real_tools(tmp_path: Path) -> None:
     assert isinstance(wire.decode_to_supervisor(hello[wire.HEADER :]), wire.Hello)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        run("!large 100000"),
+        wire.RunTool("a", "n" * 100_000, "{}"),
+        wire.RunTool("a", "run_command", f'{{"{"k" * 100_000}": 1}}'),
+        run(f"!raise {'r' * 100_000}"),
+    ],
+    ids=["text", "name of a tool", "name of an argument", "words of an error"],
+)
+def test_no_result_is_longer_than_the_cap_and_its_closing_words(served: Served, asked: wire.RunTool) -> None:
+    served.greet()
+    served.say(asked)
+    finished = served.hear()
+    assert isinstance(finished, ToolFinished)
+    assert len(finished.text.encode()) <= Limits().result_cap_bytes + 2000
+    assert "bytes left out here ...]" in finished.text
+
+
+def test_a_call_for_which_there_is_no_thread_is_not_run_and_the_worker_lives_on(served: Served) -> None:
+    served.greet()
+    assert served.play("!threads-of 70368744177664").text == "0"
+    finished = served.play("!echo never")
+    assert finished.status is Status.REFUSED
+    assert finished.text.startswith("Not run: no thread can be had for it")
+    assert served.play("!echo never").status is Status.REFUSED
+    assert served.process.poll() is None
+
+
 def test_descendants_are_found_where_the_kernel_has_no_lists_of_children() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 30 & wait"], start_new_session=True) as process:
         try:
