@@ -63,6 +63,30 @@ def test_a_fork_gives_the_worker_s_pid_and_pidfd_and_its_end_is_reported(asked: 
         assert ours.recv(4096) == b""
 
 
+def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
+    asked.hear()
+    ours: list[socket.socket] = []
+    for _ in range(2):
+        mine, theirs = socket.socketpair()
+        ours.append(mine)
+        with theirs:
+            asked.fork(theirs.fileno(), theirs.fileno())
+        forked, (pidfd,) = asked.hear()
+        os.close(pidfd)
+        assert isinstance(forked, wire.Forked)
+        assert mine.recv(4096)
+    links = [os.readlink(f"/proc/{forked.pid}/fd/{name}") for name in os.listdir(f"/proc/{forked.pid}/fd")]
+    assert sorted(link.partition(":")[0] for link in links if "[" in link) == [
+        "pipe",
+        "pipe",
+        "socket",
+        "socket",
+    ]
+    for mine in ours:
+        mine.close()
+        assert isinstance(asked.hear()[0], wire.Exited)
+
+
 def test_a_fork_without_its_descriptors_is_refused(asked: Asked) -> None:
     asked.hear()
     asked.fork()
