@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy
 from protocol.wire import Status
@@ -90,6 +91,22 @@ def test_a_way_through_a_link_above_the_workspace_is_found(room: Room, tmp_path:
     assert read(room, f"{tmp_path}/shortcut/a.txt") == b"text"
     (room.workspace / "round").symlink_to("../shortcut/a.txt")
     assert read(room, "round") == b"text"
+
+
+def test_a_path_longer_than_any_is_refused_without_repeating_it(room: Room) -> None:
+    with pytest.raises(ToolError) as raised:
+        where(room, "a" * 100_000)
+    assert "begins with aaa" in str(raised.value)
+    assert "has 100,000 bytes; at most 4095 go" in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_a_refusal_names_only_some_of_many_readable_places(room: Room, tmp_path: Path) -> None:
+    places = tuple(f"/etc/place-{number}" for number in range(60))
+    policy = structs.replace(room.desk.policy, readable=places)
+    with pytest.raises(ToolError) as raised:
+        resolve(policy, str(tmp_path / "elsewhere"), Access.READ)
+    assert "/etc/place-5 and 54 more places of the system" in str(raised.value)
 
 
 def test_links_in_a_circle_end(room: Room) -> None:

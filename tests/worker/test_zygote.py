@@ -66,6 +66,7 @@ def test_a_fork_gives_the_worker_s_pid_and_pidfd_and_its_end_is_reported(asked: 
 def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
     asked.hear()
     ours: list[socket.socket] = []
+    pid = 0
     for _ in range(2):
         mine, theirs = socket.socketpair()
         ours.append(mine)
@@ -74,8 +75,9 @@ def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
         forked, (pidfd,) = asked.hear()
         os.close(pidfd)
         assert isinstance(forked, wire.Forked)
+        pid = forked.pid
         assert mine.recv(4096)
-    links = [os.readlink(f"/proc/{forked.pid}/fd/{name}") for name in os.listdir(f"/proc/{forked.pid}/fd")]
+    links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
     assert sorted(link.partition(":")[0] for link in links if "[" in link) == [
         "pipe",
         "pipe",

@@ -23,6 +23,10 @@ from worker.call import ToolError
 from worker.files.names import encoded, meant, shown
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_MAX = 4095
+"""Bytes of the longest path that the kernel takes."""
+_READABLE_NAMED = 6
+"""A system has dozens of places that may be read; a refusal that named them all would only cost."""
 _LINKS_MAX = 40
 """As many as the kernel follows."""
 _MOUNT = encoded(OUTPUT_MOUNT)
@@ -114,6 +118,9 @@ def _resolved(walk: _Walk) -> Place:
     asked = walk.asked
     if not asked:
         raise ToolError("the path is empty")
+    if len(asked) > _PATH_MAX:
+        begun = shown(asked[:80])
+        raise ToolError(f"the path that begins with {begun} has {len(asked):,} bytes; at most {_PATH_MAX} go")
     if b"\0" in asked:
         raise ToolError(f"the path {shown(asked)} holds a NUL byte; no file can have such a name")
     target = asked if asked.startswith(b"/") else _joined(encoded(walk.policy.workspace), asked)
@@ -253,8 +260,10 @@ def _refused(walk: _Walk, real: bytes) -> ToolError:
     if walk.access is Access.READ and policy.output:
         places.append(OUTPUT_MOUNT)
     if walk.access is Access.READ:
-        places += policy.readable
+        places += policy.readable[:_READABLE_NAMED]
     may = ", ".join(shown(encoded(place)) for place in places if place)
+    if walk.access is Access.READ and len(policy.readable) > _READABLE_NAMED:
+        may += f" and {len(policy.readable) - _READABLE_NAMED} more places of the system"
     leads = "" if real == walk.asked else f" leads to {shown(real)}, which"
     return ToolError(
         f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}", Status.REFUSED
