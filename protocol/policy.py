@@ -31,8 +31,8 @@ class SandboxPolicy(Struct, frozen=True):
     workspace: str
     mode: Mode = Mode.WORKSPACE_WRITE
     readable: tuple[str, ...] = ()
-    """Files and directories that may be read and executed, beside the writable ones.  What does not exist
-    is passed over."""
+    """Files and directories that commands may read and execute, beside the writable ones; the file tools keep
+    to the workspace.  What does not exist is passed over."""
     writable: tuple[str, ...] = ()
     """Files and directories that may be written, beside the workspace and `tmp`."""
     tmp: str = ""

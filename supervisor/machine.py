@@ -87,18 +87,19 @@ def end_strays() -> list[str]:
     A supervisor in another PID namespace (a container's) can't be seen, so its processes are left alone.
     """
     here = str(_namespace()).encode()
-    strays: dict[int, str] = {}
+    strays: dict[int, tuple[int, str]] = {}
     for pid, (_, owner, start, namespace) in _marked(_pids()):
         if namespace == here and _started(int(owner)) != int(start):
-            strays[pid] = f"ended a stray process of a run that is over: {pid} {_command(pid)}"
+            words = f"ended a stray process of a run that is over: {pid} {_command(pid)}"
+            strays[pid] = (_started(pid), words)
     deadline = time.monotonic() + _END_SECONDS
-    left = list(strays)
-    while left and time.monotonic() < deadline:
+    # The number of one that has gone may be somebody else's by now.
+    while left := [pid for pid, (begun, _) in strays.items() if begun and _started(pid) == begun]:
         _reap(_end(left))
-        left = [pid for pid in left if _started(pid)]
-        if left:
-            time.sleep(_PAUSE)
-    return list(strays.values())
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE)
+    return [words for _, words in strays.values()]
 
 
 def children(pid: int) -> list[int]:

@@ -47,6 +47,7 @@ PURE = (
     "supervisor/model/retries.py",
     "supervisor/model/sse.py",
     "supervisor/options.py",
+    "supervisor/pool/bounds.py",
     "supervisor/rehearsal/cache.py",
     "supervisor/rehearsal/grammar.py",
     "supervisor/rehearsal/script.py",

@@ -39,10 +39,6 @@ _LAST_SECONDS = 10.0
 """How long the last sweep tries before the zygote leaves."""
 
 
-class _Told(BaseException):
-    """SIGTERM: the supervisor's main thread is gone, or somebody wants us to end."""
-
-
 class Zygote:
     def __init__(self, control: socket.socket, run: Registry, measure: "Measure") -> None:
         self._control = control
@@ -100,7 +96,13 @@ class Zygote:
                 self._become_worker(zygote, fds)
             finally:
                 os._exit(LEFT)
-        return os.pidfd_open(pid), pid
+        try:
+            return os.pidfd_open(pid), pid
+        except OSError:
+            # Nobody would know of it.
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
     def _become_worker(self, zygote: int, fds: list[int]) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -169,8 +171,18 @@ def main(arguments: list[str]) -> NoReturn:
     measure = Measure(rcfile)
     save = measure.begin()
 
+    def leave() -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        tree.end_children(_LAST_SECONDS)
+        save()
+        sys.stdout.flush()
+        os._exit(LEFT)
+
     def told(_number: int, _frame: FrameType | None) -> None:
-        raise _Told
+        """The supervisor's main thread is gone, or somebody wants us to end.  It leaves from here: an
+        exception could come when the last sweep has begun already, and end it."""
+        os.write(2, b"zygote: SIGTERM\n")
+        leave()
 
     try:
         signal.signal(signal.SIGTERM, told)
@@ -182,9 +194,6 @@ def main(arguments: list[str]) -> NoReturn:
         gc.collect()
         gc.freeze()
         Zygote(control, run, measure).play()
-    except (_Told, FrameError) as error:
+    except FrameError as error:
         os.write(2, f"zygote: {type(error).__name__} {error}\n".encode(errors="replace"))
-    tree.end_children(_LAST_SECONDS)
-    save()
-    sys.stdout.flush()
-    os._exit(LEFT)
+    leave()

@@ -50,6 +50,10 @@ TOOLS: dict[str, Tool] = {
 """In the order in which they are offered; the order is part of the request's stable prefix."""
 
 
+_QUOTED = 300
+"""Characters."""
+
+
 class ArgumentsError(ValueError):
     """These are no arguments of this tool; the message is for the model."""
 
@@ -58,11 +62,11 @@ def decode(name: str, arguments: str) -> Arguments:
     """The typed arguments.  An empty text counts as no arguments.  Raises ArgumentsError."""
     tool = TOOLS.get(name)
     if tool is None:
-        raise ArgumentsError(f"there is no tool {name!r}; there are: {', '.join(TOOLS)}")
+        raise ArgumentsError(f"there is no tool {_short(repr(name))}; there are: {', '.join(TOOLS)}")
     try:
         return msgspec.json.decode(arguments.strip() or "{}", type=tool.arguments)
     except msgspec.ValidationError as error:
-        raise ArgumentsError(f"{name}: {error}; its arguments are: {_wanted(tool)}") from error
+        raise ArgumentsError(f"{name}: {_short(str(error))}; its arguments are: {_wanted(tool)}") from error
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise ArgumentsError(f"{name}: the arguments are not JSON: {error}") from error
 
@@ -80,6 +84,11 @@ def _wanted(tool: Tool) -> str:
 
 def _fields(kind: msgspec.inspect.Type) -> tuple[msgspec.inspect.Field, ...]:
     return kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
+
+
+def _short(text: str) -> str:
+    """What the model wrote comes back in an error only as far as it helps."""
+    return text if len(text) <= _QUOTED else text[:_QUOTED] + "…"
 
 
 def schema(tool: Tool) -> dict[str, object]:

@@ -20,6 +20,11 @@ _NOT_READABLE = frozenset(
     ("home", "root", "run", "var", "tmp", "boot", "media", "mnt", "lost+found", "proc", "sys", "dev")
 )
 """Top-level directories that hold users' data, secrets or the machine itself."""
+_SYSTEM = frozenset(
+    ("bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr")
+)
+"""Readable even where the workspace lies below them.  Another one that holds the workspace holds its
+neighbours too, which are other projects."""
 _READABLE = (
     "/proc",  # other processes' memory and environment are closed by Landlock's own rule about ptrace
     "/sys/devices/system",
@@ -76,7 +81,7 @@ def default_policy(
     return SandboxPolicy(
         workspace=str(root),
         mode=mode,
-        readable=tuple(_texts(dict.fromkeys(_readable(environ, user_home, hidden)))),
+        readable=tuple(_texts(dict.fromkeys(_readable(environ, user_home, root, hidden)))),
         tmp=str(tmp.resolve()),
         output=str(output.resolve()),
         environment=tuple(_environment(environ, home, user_home, root, tmp.resolve()).items()),
@@ -94,10 +99,12 @@ def _usable(root: Path, workspace: Path) -> None:
         raise StopError(f"The workspace's path is not UTF-8: {str(root)!r}; rename that directory.") from None
 
 
-def _readable(environ: Mapping[str, str], home: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
+def _readable(
+    environ: Mapping[str, str], home: Path, workspace: Path, hidden: tuple[Path, ...]
+) -> Iterator[Path]:
     """Real paths of what may be read and executed beside the workspace."""
     with os.scandir("/") as entries:
-        system = [Path(entry.path) for entry in entries if entry.name not in _NOT_READABLE]
+        system = [Path(entry.path) for entry in entries if _of_the_system(entry.name, workspace)]
     # A link to the resolver's file is common, and its target lies below /run.
     wanted = [*system, *map(Path, _READABLE), Path("/etc/resolv.conf")]
     wanted += [home / name for name in _TOOLCHAINS]
@@ -110,6 +117,11 @@ def _readable(environ: Mapping[str, str], home: Path, hidden: tuple[Path, ...]) 
             # Only a programs' directory below the home is granted, never the home or what is above it.
             if (real := path.resolve(strict=True)) not in (home, *home.parents):
                 yield from _around(real, hidden)
+
+
+def _of_the_system(name: str, workspace: Path) -> bool:
+    """Whether a top-level directory may be read as a whole."""
+    return name in _SYSTEM or (name not in _NOT_READABLE and name != workspace.parts[1])
 
 
 def _around(path: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:

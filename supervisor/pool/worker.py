@@ -17,6 +17,8 @@ from protocol.conversation import ToolCall
 from protocol.display import Display
 from protocol.policy import Limits, SandboxPolicy
 from protocol.wire import Status, ToolFinished, ToSupervisor
+from supervisor.exits import StopError
+from supervisor.pool.bounds import BLOCK, bounded, bounded_job
 from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
 from supervisor.pool.zygote import Born, NoWorkerError
 
@@ -24,10 +26,13 @@ M = TypeVar("M", wire.Hello, wire.Ready)
 
 OpenOutput = Callable[[str], tuple[str, int]]
 """Call id -> the name of a new file in the output directory, and a descriptor to write to it.  May raise
-OSError."""
+OSError or StopError: then the command goes on without a file."""
 
 _FILES_PER_CALL = 8
 """Output files that one call may ask for: a command and what it leaves running need two."""
+
+_JOBS = 10_000
+"""Ends of jobs that one worker may tell of: each is a line for the user and for the model."""
 
 EFFECT_UNKNOWN = "The effect of this call is unknown: check before you repeat it."
 
@@ -61,9 +66,12 @@ class Worker:
         self._files: dict[str, int] = {}
         """Call id -> output files so far; every call this worker ever had, as jobs outlive their calls."""
         self._why = ""
+        self._result_cap = Limits().result_cap_bytes
+        self._jobs = 0
 
     async def greet(self, policy: SandboxPolicy, limits: Limits) -> wire.Ready:
         """The handshake, with a deadline.  Raises NoWorkerError."""
+        self._result_cap = limits.result_cap_bytes
         try:
             with trio.fail_after(wire.HANDSHAKE_SECONDS):
                 hello = await self._expect(wire.Hello)
@@ -111,14 +119,18 @@ class Worker:
         match message:
             case ToolFinished(call_id=call_id):
                 if running := self._running.get(call_id):
-                    running.finish(message)
+                    running.finish(bounded(message, self._result_cap))
             case wire.ToolOutput(call_id=call_id, text=text):
                 if running := self._running.get(call_id):
-                    running.on_output(text)
+                    running.on_output(text[:BLOCK])
             case wire.OpenOutput(call_id=call_id):
                 self._give_output(call_id)
-            case wire.JobEnded(id=id, line=line):
-                self._job_ended(id, line)
+            case wire.JobEnded():
+                ended = bounded_job(message)
+                self._jobs += 1
+                if self._jobs > _JOBS:
+                    raise ChannelBrokenError(f"it told of the end of more than {_JOBS:,} jobs")
+                self._job_ended(ended.id, ended.line)
             case wire.Hello() | wire.Ready():
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
             case _:
@@ -131,7 +143,7 @@ class Worker:
             return
         try:
             name, fd = self._open_output(call_id)
-        except OSError as error:
+        except (OSError, StopError) as error:
             self._channel.post(wire.OutputRefused(call_id, str(error)))
             return
         try:

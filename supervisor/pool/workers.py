@@ -45,8 +45,8 @@ def open_pool(
     """`async with open_pool(...) as pool`, on the main thread; at the end of the block nothing of it runs.
 
     `open_output(call_id)` gives a new file in the output directory: (name, descriptor), the descriptor is
-    closed by the pool; OSError where there is none.  `tell` and `open_output` must not block.  `environ`:
-    where PATH for starting workers is taken from; nothing else of it reaches them.
+    closed by the pool; OSError or StopError where there is none.  `tell` and `open_output` must not block.
+    `environ`: where PATH for starting workers is taken from; nothing else of it reaches them.
     """
     pool = Pool(
         policy,

@@ -102,9 +102,11 @@ class Zygote:
         """Must be called on the main thread: the zygote ends with the thread that started it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        words = os.memfd_create("polier-zygote", os.MFD_CLOEXEC)
         mark = f"{machine.MARKER}={marker}"
-        with theirs:
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            words = os.memfd_create("polier-zygote", os.MFD_CLOEXEC)
+            undo.callback(os.close, words)
             process = subprocess.Popen(
                 [*_interpreter(), "-c", _BOOT, mark, str(theirs.fileno()), *launch.words()],
                 env={
@@ -119,6 +121,7 @@ class Zygote:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+            undo.pop_all()
         return cls(process, ours, marker, words)
 
     async def serve(self) -> None:
@@ -166,6 +169,8 @@ class Zygote:
             answer, received = self._answers.pop(number)
             if isinstance(answer, NotForked):
                 raise NoWorkerError(f"no worker process could be forked: {answer.why}")
+            if not received:  # the kernel drops what we have no room for
+                raise NoWorkerError("a worker's descriptor did not arrive: too many files are open here")
         except BaseException as error:
             wire.close()
             descriptors.close()

@@ -133,3 +133,14 @@ def test_only_tools_that_read_may_run_beside_others() -> None:
         "list_files",
         "search",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("n" * 100_000, "{}"), ("read_file", f'{{"path": "a", "{"k" * 100_000}": 1}}')],
+    ids=["name of a tool", "name of an argument"],
+)
+def test_what_the_model_wrote_comes_back_only_as_far_as_it_helps(name: str, text: str) -> None:
+    with pytest.raises(ArgumentsError) as raised:
+        decode(name, text)
+    assert len(str(raised.value)) < 600

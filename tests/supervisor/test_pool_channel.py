@@ -1,10 +1,12 @@
 """The supervisor's end of the wire against peers that are no good workers."""
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -16,9 +18,11 @@ from protocol.display import Display
 from protocol.policy import Limits, Rung, SandboxPolicy
 from protocol.wire import Status, ToolFinished
 from supervisor.pool import channel
+from supervisor.pool.bounds import BLOCK, LINE, bounded
 from supervisor.pool.channel import HIGH_WATER, Channel, ChannelBrokenError, ChannelClosedError
 from supervisor.pool.worker import Running, Worker
 from supervisor.pool.zygote import Born, NoWorkerError, ended
+from supervisor.store.disk import StoreError
 
 HELLO = wire.encode(wire.Hello(1, 1, "", 1))
 READY = wire.encode(wire.Ready(Rung.OFF))
@@ -30,6 +34,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.buried = False
+        self.fails: Exception | None = None
         self.process = subprocess.Popen(["sleep", "60"])
         wire_, self.wire = channel.pair(socket.SOCK_STREAM)
         descriptors, self.descriptors = channel.pair(socket.SOCK_SEQPACKET)
@@ -39,6 +44,8 @@ class Peer:
         self.wire.settimeout(5)
 
     def open_output(self, call_id: str) -> tuple[str, int]:
+        if self.fails is not None:
+            raise self.fails
         return "name", os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -170,6 +177,81 @@ async def test_the_files_of_one_call_are_counted(peer: Peer) -> None:
             nursery.cancel_scope.cancel()
     kinds = [type(wire.decode_to_worker(peer.hear())).__name__ for _ in range(10)]
     assert kinds == ["RunTool", *["OutputOpened"] * 8, "OutputRefused"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (StoreError(Path("/out/a.txt"), OSError(28, "No space left on device")), "No space left on device"),
+        (OSError(2, "gone", "/out/\udcff"), "[Errno 2] gone: '/out/\\udcff'"),
+    ],
+)
+async def test_a_file_that_can_t_be_opened_is_refused_and_the_worker_lives_on(
+    peer: Peer, error: Exception, words: str
+) -> None:
+    peer.fails = error
+    peer.worker.start(Running(ToolCall("a", "run_command", "{}"), lambda text: None))
+    peer.hear()
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.worker.live)
+            peer.wire.sendall(wire.encode(wire.OpenOutput("a")) + wire.encode(wire.JobEnded("", "")))
+            while not peer.jobs:
+                await trio.sleep(0.001)
+            nursery.cancel_scope.cancel()
+    refused = wire.decode_to_worker(peer.hear())
+    assert isinstance(refused, wire.OutputRefused)
+    assert words in refused.why
+
+
+async def test_what_a_worker_says_is_cut_to_what_one_that_is_well_says(peer: Peer) -> None:
+    printed: list[str] = []
+    running = Running(ToolCall("a", "run_command", "{}"), printed.append)
+    peer.worker.start(running)
+    huge = "ä" * 3_000_000
+    said: list[wire.ToSupervisor] = [
+        wire.ToolOutput("a", huge),
+        wire.JobEnded(huge, huge),
+        ToolFinished("a", Status.DONE, huge, Display("fine")),
+    ]
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.worker.live)
+            for message in said:
+                await trio.to_thread.run_sync(peer.wire.sendall, wire.encode(message))
+            await running.done.wait()
+            nursery.cancel_scope.cancel()
+    assert running.finished is not None
+    assert len(running.finished.text.encode()) < Limits().result_cap_bytes + 100
+    assert running.finished.text.endswith("[cut: the worker sent 6,000,000 bytes where 32,000 are allowed]")
+    assert len(printed[0]) == BLOCK
+    assert [len(text) for text in peer.jobs[0]] == [LINE, LINE]
+
+
+async def test_a_worker_that_tells_of_jobs_without_end_is_broken(peer: Peer) -> None:
+    said = wire.encode(wire.JobEnded("j", "over"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, lambda: _flood(peer.wire, said * 11_000))
+        assert "more than 10,000 jobs" in await peer.broken()
+
+
+def _flood(wired: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # the reader breaks it off
+        wired.sendall(data)
+
+
+def test_every_part_of_a_result_has_a_bound_and_what_is_within_stays_as_it_is() -> None:
+    fine = ToolFinished("a", Status.DONE, "x" * 104, Display("s", "p", "d", "f"), ("j1",), ("f",))
+    assert bounded(fine, 100) == fine
+    long = "x" * 100_000
+    cut = bounded(
+        ToolFinished("a", Status.DONE, "", Display(long, long, long, long), (long,) * 500, (long,) * 500), 100
+    )
+    shown = cut.display
+    assert [len(part) for part in (shown.summary, shown.preview, shown.diff, shown.path)] == [
+        LINE, BLOCK, BLOCK, LINE,
+    ]  # fmt: skip
+    assert [(len(lines), len(lines[0])) for lines in (cut.background, cut.paths)] == [(200, LINE)] * 2
 
 
 async def test_a_call_s_id_can_run_only_once_at_a_time(peer: Peer) -> None:

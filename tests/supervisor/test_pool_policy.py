@@ -63,6 +63,16 @@ def test_a_state_directory_inside_a_readable_one_is_left_out_of_it(tmp_path: Pat
     assert not {str(toolchain), str(toolchain / "state"), str(toolchain / "link")} & set(readable)
 
 
+@pytest.mark.skipif(not Path("/srv").is_dir() or Path("/srv").is_symlink(), reason="no /srv here")
+def test_what_lies_beside_the_workspace_is_not_readable(site: Site) -> None:
+    def readable(workspace: Path) -> tuple[str, ...]:
+        return default_policy(workspace, site.output, site.tmp, site.environ, site.state).readable
+
+    assert "/srv" in readable(site.workspace)
+    assert "/srv" not in readable(Path("/srv"))
+    assert "/usr" in readable(Path("/usr/share"))
+
+
 def test_a_home_on_the_path_does_not_become_readable(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     Path(home).mkdir()

@@ -57,6 +57,8 @@ def behave(word: str, argument: str, call: Call) -> str:
             return str(len(os.listdir("/proc/self/fd")))
         case "!threads":
             return str(threading.active_count())
+        case "!threads-of":
+            return str(threading.stack_size(int(argument)))
         case "!deaf":
             time.sleep(30)
         case "!garbage":

@@ -30,3 +30,8 @@ def test_a_glob_matches_as_ripgrep_does(glob: str, yes: list[str], no: list[str]
 def test_a_malformed_glob_is_refused(glob: str) -> None:
     with pytest.raises(GlobError):
         matcher(glob)
+
+
+def test_a_glob_that_nobody_wrote_is_refused_without_repeating_it() -> None:
+    with pytest.raises(GlobError, match=r"50,000 characters; at most 1,000"):
+        matcher("{" * 50_000)

@@ -92,6 +92,14 @@ def test_a_way_through_a_link_above_the_workspace_is_found(room: Room, tmp_path:
     assert read(room, "round") == b"text"
 
 
+def test_a_path_longer_than_any_is_refused_without_repeating_it(room: Room) -> None:
+    with pytest.raises(ToolError) as raised:
+        where(room, "a" * 100_000)
+    assert "begins with aaa" in str(raised.value)
+    assert "has 100,000 bytes; at most 4095 go" in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
 def test_links_in_a_circle_end(room: Room) -> None:
     (room.workspace / "one").symlink_to("two")
     (room.workspace / "two").symlink_to("one")
@@ -125,19 +133,14 @@ def test_outputs_are_read_under_their_mount_and_never_written(room: Room) -> Non
         where(room, f"{OUTPUT_MOUNT}/../x", Access.READ)
 
 
-def test_the_private_tmp_is_read_and_written_and_what_is_readable_only_read(room: Room) -> None:
+def test_the_private_tmp_is_read_and_written_and_what_commands_may_read_is_not(room: Room) -> None:
     (room.outside / "header.h").write_bytes(b"int x;")
-    room.confine(
-        readable=(str(room.outside / "header.h"), "/nowhere-at-all"), writable=(str(room.outside / "w"),)
-    )
+    room.confine(readable=(str(room.outside),), writable=(str(room.outside / "w"),))
     assert where(room, str(room.tmp / "new")).shown == str(room.tmp / "new")
-    assert read(room, str(room.outside / "header.h")) == b"int x;"
-    with refusal(str(room.workspace)):
-        where(room, str(room.outside / "header.h"))
-    with refusal("not a directory", status=Status.FAILED):
-        where(room, str(room.outside / "header.h" / "x"), Access.READ)
+    with refusal("may not be read"):
+        where(room, str(room.outside / "header.h"), Access.READ)
     with refusal("no such", status=Status.FAILED):
-        where(room, "/nowhere-at-all/x", Access.READ)
+        where(room, str(room.outside / "w" / "x"), Access.READ)
 
 
 def test_read_only_refuses_writes_and_unconfined_allows_any_path(room: Room) -> None:
@@ -188,13 +191,13 @@ def test_what_ends_in_a_slash_is_not_written_as_a_file(room: Room) -> None:
     assert os.listdir(room.workspace) == []
 
 
-def test_a_refusal_names_the_session_s_places_and_not_each_directory_of_the_system(room: Room) -> None:
+def test_a_refusal_names_the_session_s_places_and_nothing_of_the_system(room: Room) -> None:
     room.confine(readable=tuple(f"/usr/place-{number}" for number in range(200)))
-    with refusal(str(room.workspace), str(room.tmp), OUTPUT_MOUNT, "where programs and toolchains"):
-        where(room, "/etc/shadow", Access.READ)
     with pytest.raises(ToolError) as caught:
         where(room, "/etc/shadow", Access.READ)
-    assert len(str(caught.value)) < 500
+    told = str(caught.value)
+    assert all(place in told for place in (str(room.workspace), str(room.tmp), OUTPUT_MOUNT))
+    assert "/usr/place" not in told
 
 
 def test_a_quoted_name_is_understood_and_a_literal_one_wins(room: Room) -> None:

@@ -314,6 +314,22 @@ def test_jobs_leave_no_descriptor_and_no_thread(desk: CommandDesk) -> None:
     assert len(os.listdir("/proc/self/fd")) == fds
 
 
+def test_a_job_of_many_processes_takes_no_more_descriptors_than_one_of_few(desk: CommandDesk) -> None:
+    desk.run("true")
+    fds = len(os.listdir("/proc/self/fd"))
+    desk.run("for n in $(seq 150); do sleep 60 & done")
+    job = desk.desk.jobs["j1"]
+    assert len(job.pids) == 150
+    deadline = time.monotonic() + 10
+    while len(os.listdir("/proc/self/fd")) < fds + 60:
+        assert time.monotonic() < deadline
+    desk.run("true")
+
+    assert len(os.listdir("/proc/self/fd")) < fds + 100
+    job.stop()
+    assert job.pids == frozenset()
+
+
 def test_a_number_that_is_used_again_is_not_signalled() -> None:
     own = tree.look(os.getpid())
     assert own is not None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from worker.call import ToolError
 from worker.output.capture import Capture
-from worker.output.clip import Clip
+from worker.output.clip import Clip, cut
 from worker.output.live import NEWEST, Live
 from worker.output.record import Record
 from worker.processes.verdict import verdict
@@ -54,6 +54,25 @@ def record(directory: Path, memory: int = 10, file_cap: int = 1000) -> Record:
         return "whole", os.open(directory / "whole", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     return Record(memory, file_cap, open_file, str(directory))
+
+
+def test_without_a_file_and_without_room_nothing_is_kept() -> None:
+    def no_file() -> tuple[str, int]:
+        raise ToolError("the disk is full")
+
+    kept = Record(0, 1000, no_file, "")
+    for _ in range(3):
+        kept.write(b"x" * 1000)
+    assert kept.size == 3000
+    assert kept.read(0, 10_000) == (3000, b"")
+
+
+def test_a_long_text_is_cut_in_its_middle_and_that_is_said() -> None:
+    assert cut("short", 5) == "short"
+    text = cut("begin" + "x" * 1000 + "end", 100)
+    assert text.startswith("beginx")
+    assert "x\n[... 908 bytes left out here ...]\nx" in text
+    assert text.endswith("xend")
 
 
 def test_a_file_is_asked_for_only_when_the_bytes_outgrow_the_memory(tmp_path: Path) -> None:

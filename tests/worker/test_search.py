@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import threading
 import time
@@ -280,3 +281,10 @@ def test_a_directory_outside_of_the_workspace_is_named_whole(room: Room, find: F
     (room.tmp / "a").write_bytes(b"needle\n")
     assert find("needle", str(room.tmp)).text == f"{room.tmp}/a:1:needle"
     assert find("needle", str(room.tmp / "a")).text == f"{room.tmp}/a:1:needle"
+
+
+def test_a_long_pattern_is_not_repeated_in_the_words_about_it(find: Find) -> None:
+    with pytest.raises(ToolError) as raised:
+        find("(" + "x" * 50_000)
+    assert re.search("unclosed group|unterminated subpattern", str(raised.value))
+    assert len(str(raised.value)) < 700

@@ -22,9 +22,17 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 class Served:
-    """The supervisor's part, played by the test.  `program` reads its sockets' numbers from its arguments."""
+    """The supervisor's part, played by the test.  `program`: a module that reads its sockets' numbers from
+    its arguments."""
 
-    def __init__(self, workspace: Path, *, second: bool = True, wire_is_stdin: bool = False) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        second: bool = True,
+        wire_is_stdin: bool = False,
+        program: str = "tests.worker.serving",
+    ) -> None:
         self.policy = SandboxPolicy(str(workspace), Mode.UNCONFINED)
         self.wire, theirs = socket.socketpair()
         self.descriptors, their_second = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -34,7 +42,7 @@ class Served:
         with theirs, their_second:
             fds = [0 if wire_is_stdin else theirs.fileno(), *([their_second.fileno()] if second else [])]
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.worker.serving", *map(str, fds)],
+                [sys.executable, "-m", program, *map(str, fds)],
                 cwd=CHECKOUT,
                 stdin=theirs.fileno() if wire_is_stdin else subprocess.DEVNULL,
                 stdout=theirs.fileno() if wire_is_stdin else subprocess.DEVNULL,
@@ -75,9 +83,12 @@ class Served:
     def close(self) -> None:
         self.wire.close()
         self.descriptors.close()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate(timeout=10)
+        with self.process:  # it leaves by itself, and what it saves of a measure is whole
+            try:
+                self.process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
 
 
 def run(command: str, call_id: str = "a") -> wire.RunTool:
@@ -220,17 +231,56 @@ def test_text_for_the_screen_is_dropped_while_nobody_reads_and_cancels_are_still
     assert outputs <= 400
 
 
-def test_a_worker_on_its_own_serves_the_real_tools(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "worker", str(theirs.fileno())], cwd=CHECKOUT, pass_fds=(theirs.fileno(),)
-        )
-        theirs.close()
-        hello = ours.recv(4096)
-        ours.shutdown(socket.SHUT_RDWR)
-        assert process.wait(10) == 0
-    assert isinstance(wire.decode_to_supervisor(hello[wire.HEADER :]), wire.Hello)
+@pytest.mark.parametrize("second", [False, True], ids=["without a second socket", "with one"])
+def test_a_worker_on_its_own_serves_the_real_tools(tmp_path: Path, second: bool) -> None:
+    served = Served(tmp_path, second=second, program="worker")
+    asked = {
+        "write_file": ('{"path": "a.txt", "content": "one\\n"}', "a.txt: created, +1 -0"),
+        "edit_file": (
+            '{"path": "a.txt", "edits": [{"old": "one", "new": "two"}]}',
+            "a.txt: edited 1 place, +1 -1",
+        ),
+        "read_file": ('{"path": "a.txt"}', "1\ttwo"),
+        "list_files": ("{}", "a.txt"),
+        "search": ('{"pattern": "tw."}', "a.txt:1:two"),
+        "run_command": ('{"command": "cat a.txt"}', "two"),
+        "jobs": ('{"action": "list"}', "there are no jobs"),
+    }
+    try:
+        served.greet()
+        for name, (arguments, text) in asked.items():
+            served.say(wire.RunTool(name, name, arguments))
+            while not isinstance(finished := served.hear(), ToolFinished):
+                assert isinstance(finished, wire.ToolOutput)
+            assert (finished.call_id, finished.text) == (name, text)
+        served.wire.shutdown(socket.SHUT_RDWR)
+        assert served.end() == (0, "")
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [run("!large 100000"), run(f"!raise {'r' * 100_000}")],
+    ids=["text", "words of an error"],
+)
+def test_no_result_is_longer_than_the_cap_and_its_closing_words(served: Served, asked: wire.RunTool) -> None:
+    served.greet()
+    served.say(asked)
+    finished = served.hear()
+    assert isinstance(finished, ToolFinished)
+    assert len(finished.text.encode()) <= Limits().result_cap_bytes + 2000
+    assert "bytes left out here ...]" in finished.text
+
+
+def test_a_call_for_which_there_is_no_thread_is_not_run_and_the_worker_lives_on(served: Served) -> None:
+    served.greet()
+    assert served.play("!threads-of 70368744177664").text == "0"
+    finished = served.play("!echo never")
+    assert finished.status is Status.REFUSED
+    assert finished.text.startswith("Not run: no thread can be had for it")
+    assert served.play("!echo never").status is Status.REFUSED
+    assert served.process.poll() is None
 
 
 def test_descendants_are_found_where_the_kernel_has_no_lists_of_children() -> None:

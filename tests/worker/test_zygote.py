@@ -1,6 +1,7 @@
 """The zygote, asked by hand."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -62,6 +63,32 @@ def test_a_fork_gives_the_worker_s_pid_and_pidfd_and_its_end_is_reported(asked: 
         assert ours.recv(4096) == b""
 
 
+def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
+    asked.hear()
+    ours: list[socket.socket] = []
+    pid = 0
+    for _ in range(2):
+        mine, theirs = socket.socketpair()
+        ours.append(mine)
+        with theirs:
+            asked.fork(theirs.fileno(), theirs.fileno())
+        forked, (pidfd,) = asked.hear()
+        os.close(pidfd)
+        assert isinstance(forked, wire.Forked)
+        pid = forked.pid
+        assert mine.recv(4096)
+    links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    assert sorted(link.partition(":")[0] for link in links if "[" in link) == [
+        "pipe",
+        "pipe",
+        "socket",
+        "socket",
+    ]
+    for mine in ours:
+        mine.close()
+        assert isinstance(asked.hear()[0], wire.Exited)
+
+
 def test_a_fork_without_its_descriptors_is_refused(asked: Asked) -> None:
     asked.hear()
     asked.fork()
@@ -74,6 +101,40 @@ def test_a_zygote_has_one_thread_and_none_of_the_supervisor_s_libraries(asked: A
     assert len(os.listdir(f"/proc/{asked.process.pid}/task")) == 1
     maps = Path(f"/proc/{asked.process.pid}/maps").read_text()
     assert "_ssl" not in maps
+
+
+def test_a_zygote_that_has_no_descriptor_left_for_a_worker_s_pidfd_forks_none(asked: Asked) -> None:
+    asked.hear()
+    pid = asked.process.pid
+    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = [number for number in range(max(taken) + 4) if number not in taken]
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[2], before[1]))  # room for the two that come
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        asked.fork(theirs.fileno(), theirs.fileno())
+        refused, _ = asked.hear()
+        assert isinstance(refused, wire.NotForked)
+        assert "Too many open files" in refused.why
+        assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        asked.fork(theirs.fileno(), theirs.fileno())
+        forked, (pidfd,) = asked.hear()
+        os.close(pidfd)
+        assert isinstance(forked, wire.Forked)
+
+
+def test_a_zygote_that_is_told_to_end_again_and_again_still_ends_in_order(asked: Asked) -> None:
+    asked.hear()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        asked.fork(theirs.fileno(), theirs.fileno())
+        _, (pidfd,) = asked.hear()
+        os.close(pidfd)
+        while asked.process.poll() is None:
+            asked.process.terminate()
+        assert asked.process.returncode == 0
+        assert b"Traceback" not in asked.process.communicate()[1]
 
 
 @pytest.mark.parametrize("way", ["closed", "garbage", "SIGTERM"])

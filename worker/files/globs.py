@@ -12,12 +12,18 @@ from worker.files.names import decoded
 _SET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
 
 
+_GLOB_MAX = 1000
+"""Characters; a longer one is no glob that somebody wrote."""
+
+
 class GlobError(ValueError):
     """This is no glob; the message says why."""
 
 
 def matcher(glob: str) -> Callable[[bytes], bool]:
     """A test for paths relative to the top.  Raises GlobError."""
+    if len(glob) > _GLOB_MAX:
+        raise GlobError(f"the glob has {len(glob):,} characters; at most {_GLOB_MAX:,} are allowed")
     anchored = "/" in glob.rstrip("/")
     plain = glob.removeprefix("./").lstrip("/").rstrip("/")
     if not plain:

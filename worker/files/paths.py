@@ -23,6 +23,8 @@ from worker.call import ToolError
 from worker.files.names import encoded, meant, shown
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_MAX = 4095
+"""Bytes of the longest path that the kernel takes."""
 _LINKS_MAX = 40
 """As many as the kernel follows."""
 _MOUNT = encoded(OUTPUT_MOUNT)
@@ -114,6 +116,9 @@ def _resolved(walk: _Walk) -> Place:
     asked = walk.asked
     if not asked:
         raise ToolError("the path is empty")
+    if len(asked) > _PATH_MAX:
+        begun = shown(asked[:80])
+        raise ToolError(f"the path that begins with {begun} has {len(asked):,} bytes; at most {_PATH_MAX} go")
     if b"\0" in asked:
         raise ToolError(f"the path {shown(asked)} holds a NUL byte; no file can have such a name")
     if asked.endswith(b"/") and asked.strip(b"/") and walk.access is Access.WRITE:
@@ -229,7 +234,7 @@ def _roots(walk: _Walk) -> list[bytes]:
     policy = walk.policy
     roots = [policy.workspace, policy.tmp, *policy.writable]
     if walk.access is Access.READ:
-        roots += [policy.output, *policy.readable]
+        roots.append(policy.output)
     if policy.mode is Mode.UNCONFINED:
         roots.append("/")
     return [encoded(root) for root in roots if root]
@@ -261,20 +266,14 @@ def _parts(path: bytes) -> list[bytes]:
 
 
 def _refused(walk: _Walk, real: bytes) -> ToolError:
-    """Names the few places that are the session's own; the many of the system would fill the context."""
     policy = walk.policy
-    reads = walk.access is Access.READ
-    places = [
-        policy.workspace,
-        policy.tmp,
-        *policy.writable,
-        *((OUTPUT_MOUNT,) if reads and policy.output else ()),
-    ]
+    places = [policy.workspace, policy.tmp, *policy.writable]
+    if walk.access is Access.READ and policy.output:
+        places.append(OUTPUT_MOUNT)
     may = ", ".join(shown(encoded(place)) for place in places if place)
-    others = ", and where programs and toolchains are installed" if reads and policy.readable else ""
     leads = "" if real == walk.asked else f" leads to {shown(real)}, which"
     return ToolError(
-        f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}{others}",
+        f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}",
         Status.REFUSED,
     )
 

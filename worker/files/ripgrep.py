@@ -32,6 +32,8 @@ _SIMPLE_GLOB = re.compile(r"[\w.*-]+")
 _MESSAGE_MAX = 64 * 1024 * 1024
 """Bytes of one message.  A line so long that its message outgrows this is passed over, and that is said."""
 _STDERR_MAX = 64 * 1024
+_SAID_MAX = 500
+"""Characters of its complaint that a result quotes."""
 _LOOK_SECONDS = 0.05
 _MATCH = b'{"type":"match"'
 _UNREADABLE = re.compile(rb"rg: \./(.*?)(?:: IO error for operation on .*)?: (.*) \(os error \d+\)")
@@ -193,7 +195,10 @@ def _matches(run: _Run, prefix: bytes, hunt: Hunt) -> Generator[Match, None, Non
     _complain(run, prefix, hunt.unread)
     if not whole:
         code, said = run.process.wait(), run.errors.decode("utf-8", "replace").strip()
-        raise PatternError(f"the search failed: {said.removeprefix('rg: ') or f'ripgrep ended by {code}'}")
+        said = said.removeprefix("rg: ")
+        # The reason stands last; above it the pattern is repeated, however long it is.
+        said = said if len(said) <= _SAID_MAX else "…" + said[-_SAID_MAX:]
+        raise PatternError(f"the search failed: {said or f'ripgrep ended by {code}'}")
 
 
 def _complain(run: _Run, prefix: bytes, unread: Unread) -> None:

@@ -64,6 +64,16 @@ class Clip:
         return Clipped(head.decode(), self.size - len(head) - len(tail), tail.decode())
 
 
+def cut(text: str, cap: int) -> str:
+    """The text; of one that has more than `cap` bytes head and tail, and words for what lies between."""
+    clip = Clip(cap)
+    clip.add(text)
+    clipped = clip.clipped()
+    if not clipped.left_out:
+        return text
+    return f"{clipped.head}\n[... {clipped.left_out:,} bytes left out here ...]\n{clipped.tail}"
+
+
 def _without_torn_end(head: bytes) -> bytes:
     at = head.rfind(b"\n") + 1
     if at > len(head) // 2:

@@ -55,7 +55,7 @@ class Record:
             else:
                 self._memory += data
                 if len(self._memory) > 2 * self._memory_cap:
-                    del self._memory[: -self._memory_cap]
+                    del self._memory[: len(self._memory) - self._memory_cap]
 
     def tick(self) -> None:
         """Time has passed; a record doesn't care."""

@@ -19,6 +19,10 @@ from worker.processes.watch import SETTLE_SECONDS, Running, end
 SWEEP_SECONDS = 2.0
 """How often a job's processes are counted when nothing happens: one may have come and gone unseen."""
 
+WATCHED = 64
+"""Processes of a job whose end is seen at once; of more, the next sweep sees it.  Each costs a descriptor,
+and a worker has a thousand for all."""
+
 INPUT_SECONDS = 1.0
 """How long a full input pipe is waited for."""
 
@@ -77,6 +81,8 @@ class Job:
 
     @property
     def pids(self) -> frozenset[int]:
+        if self._ended.is_set():
+            return frozenset()
         return frozenset(process.pid for process in tree.living(self._running.family))
 
     def lines(self) -> tuple[str, ...]:
@@ -147,7 +153,7 @@ class Job:
             os.close(fd)
         pidfds.clear()
         alive = self._running.living()
-        for process in alive:
+        for process in alive[:WATCHED]:
             with contextlib.suppress(OSError):
                 pidfds.append(os.pidfd_open(process.pid))
         self._reap()

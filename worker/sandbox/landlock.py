@@ -87,7 +87,11 @@ def confine(policy: SandboxPolicy, abi: int | None = None) -> Ready:
     if abi < 1:
         return Ready(Rung.OFF, (NO_LANDLOCK,), refuse_commands=NO_LANDLOCK)
     _restrict(policy, abi)
-    notes = ["the network is not confined", "names, sizes and modes of files elsewhere can be seen"]
+    notes = [
+        "the network is not confined",
+        "names, sizes and modes of files elsewhere can be seen",
+        "modes, owners and times of your files elsewhere can be changed",
+    ]
     notes += [lacks for since, lacks in _GAINED if abi < since]
     return Ready(Rung.LANDLOCK, tuple(notes))
 

@@ -23,6 +23,7 @@ from protocol.wire import (
     ToolOutput,
 )
 from worker.call import Call, Desk, Outcome, ToolError
+from worker.output.clip import cut
 from worker.serve.channel import Channel
 
 Registry = Callable[[Arguments, Call], Outcome]
@@ -31,6 +32,9 @@ Registry = Callable[[Arguments, Call], Outcome]
 _OUTPUT_SECONDS = 10.0
 """How long a call waits for a file for its whole output."""
 _SUMMARY_CHARACTERS = 200
+_CLOSING_BYTES = 2000
+"""A result may be so much longer than its cap: for a tool's closing words.  What is longer is cut."""
+_BACKGROUND_LINES = 100
 
 
 class _Wanted:
@@ -76,7 +80,12 @@ class Calls:
 
     def start(self, asked: RunTool) -> None:
         cancelled = self._cancels[asked.call_id] = threading.Event()
-        threading.Thread(target=self._play, args=(asked, cancelled), name=asked.name, daemon=True).start()
+        thread = threading.Thread(target=self._play, args=(asked, cancelled), name=asked.name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no memory, or too many processes
+            del self._cancels[asked.call_id]
+            self._finish(asked.call_id, _refusal(f"Not run: no thread can be had for it ({error})"))
 
     def cancel(self, call_id: str) -> None:
         """A call that has ended, or never was, is passed over: its ToolFinished is on its way."""
@@ -112,18 +121,22 @@ class Calls:
         self._finish(call_id, boundary.outcome)
 
     def _finish(self, call_id: str, outcome: Outcome) -> None:
-        text, display, status, background, paths = (
-            outcome.text,
-            outcome.display,
+        text, cap = _plain(outcome.text), self._desk.limits.result_cap_bytes
+        finished = ToolFinished(
+            call_id,
             outcome.status,
-            outcome.background,
+            text if len(text.encode()) <= cap + _CLOSING_BYTES else cut(text, cap),
+            outcome.display,
+            outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
         )
         try:
-            self._channel.send(ToolFinished(call_id, status, text, display, background, paths))
-        except (FrameError, UnicodeEncodeError) as error:
+            self._channel.send(finished)
+        except FrameError as error:
             # The tool has run all the same, and that must be said.
-            words = f"The tool ran ({status.value}), but its result can't be sent: {_plain(str(error))}"
+            words = (
+                f"The tool ran ({outcome.status.value}), but its result can't be sent: {_plain(str(error))}"
+            )
             self._channel.send(ToolFinished(call_id, Status.FAILED, words, _line(words)))
 
     def _say(self, call_id: str, text: str) -> None:
@@ -156,9 +169,13 @@ def _failure(error: BaseException) -> Outcome:
     if isinstance(error, ToolError):
         return Outcome(_plain(str(error)), _line(str(error)), error.status)
     if isinstance(error, ArgumentsError):
-        return Outcome(_plain(str(error)), _line(str(error)), Status.REFUSED)
+        return _refusal(str(error))
     words = f"The tool failed unexpectedly: {type(error).__name__}: {error}. Its effect is unknown."
     return Outcome(_plain(words), _line(words), Status.FAILED)
+
+
+def _refusal(words: str) -> Outcome:
+    return Outcome(words, _line(words), Status.REFUSED)
 
 
 def _line(text: str) -> Display:

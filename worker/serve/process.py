@@ -93,6 +93,7 @@ def serve(
     """
 
     def leave(code: int) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         tree.end_children(_END_SECONDS)
         before_leaving()
         os._exit(code)

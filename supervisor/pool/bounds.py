@@ -1,0 +1,39 @@
+"""What a worker says, cut to what one that is well says.  Pure.
+
+A worker cuts its results itself.  One that has been taken over by what it ran does not: a text of a frame's
+length would go into the conversation, to the disk and into every later request.
+"""
+
+from msgspec.structs import replace
+
+from protocol.display import Display
+from protocol.wire import JobEnded, ToolFinished
+
+RESULT_SLACK = 4096
+"""Bytes that a result may have above its cap: a tool's closing words."""
+LINE = 1000
+"""Characters of one line for the user."""
+BLOCK = 64 * 1024
+"""Characters of a preview, a diff, or text for the screen."""
+_LINES = 200
+
+
+def bounded(finished: ToolFinished, cap: int) -> ToolFinished:
+    """The result; where any part of it is too long, with that part's beginning."""
+    data = finished.text.encode()
+    text = finished.text
+    if len(data) > cap + RESULT_SLACK:
+        kept = data[:cap].decode(errors="ignore")
+        text = f"{kept}\n[cut: the worker sent {len(data):,} bytes where {cap:,} are allowed]"
+    shown = finished.display
+    return replace(
+        finished,
+        text=text,
+        display=Display(shown.summary[:LINE], shown.preview[:BLOCK], shown.diff[:BLOCK], shown.path[:LINE]),
+        background=tuple(line[:LINE] for line in finished.background[:_LINES]),
+        paths=tuple(path[:LINE] for path in finished.paths[:_LINES]),
+    )
+
+
+def bounded_job(ended: JobEnded) -> JobEnded:
+    return JobEnded(ended.id[:LINE], ended.line[:LINE])

@@ -1,0 +1,96 @@
+"""The zygote's side played by the test: answers that no good zygote gives, and one that can't be started."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from protocol import wire
+from protocol.wire import Fork, Forked, FromZygote, NotForked, ZygoteReady
+from supervisor.pool.zygote import Launch, NoWorkerError, Zygote
+
+
+class Played:
+    """`zygote` asks, the test answers on `theirs`."""
+
+    def __init__(self) -> None:
+        ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self.theirs.settimeout(5)
+        self.process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        words = os.memfd_create("words", os.MFD_CLOEXEC)
+        os.write(words, b"first\nno memory\n")
+        self.zygote = Zygote(self.process, ours, "0:0:0:none", words)
+
+    def say(self, message: FromZygote) -> None:
+        self.theirs.send(wire.encode_control(message))
+
+    def hear(self) -> Fork:
+        payload, fds, _, _ = socket.recv_fds(self.theirs, 4096, 2)
+        for fd in fds:
+            os.close(fd)
+        return wire.decode_to_zygote(payload)
+
+
+@asynccontextmanager
+async def played() -> AsyncIterator[Played]:
+    found = Played()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.zygote.serve)
+        try:
+            with trio.fail_after(10):
+                yield found
+        finally:
+            found.process.kill()
+            await found.zygote.end()
+            found.theirs.close()
+
+
+async def test_a_fork_that_is_refused_says_why() -> None:
+    async with played() as found:
+        found.say(ZygoteReady(1))
+        found.say(NotForked(1, "too many processes"))
+        with pytest.raises(NoWorkerError, match="could be forked: too many processes"):
+            await found.zygote.fork()
+        assert found.hear() == Fork(1)
+
+
+async def test_a_worker_whose_descriptor_was_lost_on_the_way_is_none() -> None:
+    async with played() as found:
+        found.say(ZygoteReady(1))
+        found.say(Forked(1, 2**22 + 1))
+        with pytest.raises(NoWorkerError, match="descriptor did not arrive"):
+            await found.zygote.fork()
+
+
+@pytest.mark.parametrize("said", [b"\xc1", b""], ids=["garbage", "the end"])
+async def test_a_zygote_that_says_nothing_of_use_is_gone_with_its_last_words(said: bytes) -> None:
+    async with played() as found:
+        if said:
+            found.theirs.send(said)
+        else:
+            found.theirs.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(NoWorkerError, match="failed: no memory"):
+            await found.zygote.fork()
+        assert found.zygote.gone.is_set()
+
+
+async def test_a_zygote_that_can_t_be_asked_any_more_is_named() -> None:
+    async with played() as found:
+        found.say(ZygoteReady(1))
+        found.theirs.close()
+        with pytest.raises(NoWorkerError, match=r"failed|can't be asked"):
+            await found.zygote.fork()
+
+
+def test_a_zygote_that_can_t_be_started_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FileNotFoundError):
+        Zygote.start(Launch(), {}, "0:0:0:none")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
