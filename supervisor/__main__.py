@@ -7,6 +7,10 @@ commands.py), and what the commands do (verbs.py).
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 NO_ROOM = (28, 122)
 """ENOSPC and EDQUOT of Linux; `import errno` is not worth its time here."""
 
@@ -19,7 +23,7 @@ def main() -> int:
     gc.disable()  # nothing that is imported becomes garbage; verbs.py switches it on again
     try:
         if arguments in (["--version"], ["-V"]):
-            return _print_version()
+            _print_version()
         return _play(arguments)
     except BaseException as error:  # noqa: BLE001  the outermost boundary: no traceback reaches the user
         return _explain(error, bare=not arguments or arguments[0].startswith("-"))
@@ -27,13 +31,15 @@ def main() -> int:
         gc.freeze()  # else the interpreter looks at every object once more before it leaves
 
 
-def _print_version() -> int:
+def _print_version() -> "NoReturn":
     from supervisor.version import VERSION
 
     if sys.stdout is not None:  # it is None where the program was started without one
         sys.stdout.write(f"polier {VERSION}\n")
         sys.stdout.flush()
-    return 0
+    import os
+
+    os._exit(0)  # nothing is open, and taking the interpreter down costs more than all of this
 
 
 def _play(arguments: list[str]) -> int:
