@@ -24,8 +24,8 @@ from supervisor.wiring import open_session
 REPEATS = 3
 _CANCELS = 20
 _COMMAND = "echo up; sleep 1000"
-_STREAM = {"text": "abc " * 100, "chunk": 4, "fault": {"type": "stall", "after": 20}}
-_TOOL = {"calls": [{"name": "run_command", "arguments": {"command": _COMMAND}}]}
+_STREAM: dict[str, object] = {"text": "abc " * 100, "chunk": 4, "fault": {"type": "stall", "after": 20}}
+_TOOL: dict[str, object] = {"calls": [{"name": "run_command", "arguments": {"command": _COMMAND}}]}
 
 
 def p23_cancel_in_a_stream() -> Measured:
