@@ -1,26 +1,38 @@
 """`python -m bench [ROW...]`: the rows of the performance goals, one table, and JSON beside it.
 
-A row measures a lower bound and us in the same run, one after the other, since times on a shared machine mean
+The rows are played from an installed wheel (bench/ground.py), in a second process that this one starts.  A
+row measures a lower bound and us in the same run, one after the other, since times on a shared machine mean
 nothing by themselves.  Each module of bench/ has a list `ROWS` of callables (bench/row.py) and may say in
 `REPEATS` how often they are called; rows take turns, and the median of the ratios counts.
 """
 
 import importlib
 import json
+import os
 import platform
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.ground import SCRATCH, elsewhere
 from bench.row import Measured, Result, Row, judged, table
 
 ROOM = Path(__file__).parent
-RESULTS = ROOM / "results"
+RESULTS = "POLIER_BENCH_RESULTS"
+"""The variable with the directory for the JSON: the checkout's, not the copy's."""
 FRAME = ("__init__", "__main__", "row", "bare_loop", "ground")
 
 
 def main(wanted: Sequence[str]) -> int:
+    """Install what is to be measured and have it measured there; the exit code."""
+    if SCRATCH in os.environ:
+        return measure(wanted)
+    os.environ[RESULTS] = str(ROOM / "results")
+    return elsewhere(wanted)
+
+
+def measure(wanted: Sequence[str]) -> int:
     """Measure the rows whose name contains one of `wanted` (all without any); 1 when one could not be."""
     measured: dict[str, list[Measured]] = {}
     broken: list[str] = []
@@ -59,10 +71,11 @@ def named(row: Row, wanted: Sequence[str]) -> bool:
 
 
 def write(results: Sequence[Result]) -> None:
-    RESULTS.mkdir(exist_ok=True)
+    results_room = Path(os.environ.get(RESULTS, str(ROOM / "results")))
+    results_room.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     about = {"time": now.isoformat(timespec="seconds"), "python": platform.python_version()}
-    path = RESULTS / f"{now:%Y%m%dT%H%M%SZ}.json"
+    path = results_room / f"{now:%Y%m%dT%H%M%SZ}.json"
     rows = [result._asdict() for result in results]
     path.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(path)

@@ -1,7 +1,14 @@
-"""The ground that rows stand on: an installed wheel, the scripted server as a process, timed children."""
+"""The ground that rows stand on: an installed wheel, the scripted server as a process, timed children.
 
+`python -m bench` builds the wheel once, installs it into a fresh environment (pip compiles it), and plays the
+rows with that environment's Python (`elsewhere`): so `agent`, and whatever rows import of ours, is what users
+run and never this checkout.
+"""
+
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,7 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-SCRATCH = tempfile.TemporaryDirectory(prefix="polier-bench-")
+"""Where `bench` can be imported from: a copy in the scratch directory while rows are played."""
+SCRATCH = "POLIER_BENCH_SCRATCH"
+"""The variable that tells our own children the directory, since those that are killed can't clean up."""
 
 Request = dict[str, object]
 
@@ -29,16 +38,31 @@ class Ended(NamedTuple):
 
 
 @cache
-def installed() -> Path:
+def scratch() -> str:
+    """A directory for all that a run of the bench writes; whoever made it removes it."""
+    made = os.environ.get(SCRATCH)
+    if made is None:
+        made = os.environ[SCRATCH] = tempfile.mkdtemp(prefix="polier-bench-")
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def elsewhere(arguments: Sequence[str]) -> int:
+    """Play the bench once more, by the environment that the wheel was installed into; its exit code."""
+    place = Path(scratch()) / "run"
+    shutil.copytree(ROOT / "bench", place / "bench", ignore=shutil.ignore_patterns("results", "__pycache__"))
+    command = [str(_install() / "python"), "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=place, env=_ours(), check=False).returncode
+
+
+def _install() -> Path:
     """The `bin` of a fresh environment with our wheel in it, and this one's libraries on its path."""
-    place = Path(SCRATCH.name) / "environment"
-    wheels = Path(SCRATCH.name) / "wheels"
+    place, wheels = Path(scratch()) / "environment", Path(scratch()) / "wheels"
     _quietly([sys.executable, "-m", "venv", "--without-pip", str(place)])
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
     _quietly([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(ROOT)])
     (wheel,) = wheels.glob("*.whl")
-    python = place / "bin" / "python"
-    _quietly([*pip, "--python", str(python), "install", "--no-deps", str(wheel)])
+    _quietly([*pip, "--python", str(place / "bin" / "python"), "install", "--no-deps", str(wheel)])
     (site,) = place.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     return place / "bin"
@@ -48,21 +72,31 @@ def _quietly(command: Sequence[str]) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+def installed() -> Path:
+    """The `bin` that rows are played from."""
+    return Path(sys.executable).parent
+
+
+def _ours() -> dict[str, str]:
+    """The environment without settings of the user's, for us or for Python, and without a measure."""
+    strange = ("AGENT_", "PYTHON", "POLIER_MEASURE", "COVERAGE_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+
+
 def environment() -> dict[str, str]:
-    """Ours without settings of the user's; the state in the scratch directory."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_")}
-    state = tempfile.mkdtemp(dir=SCRATCH.name, prefix="state-")
-    return kept | {"AGENT_HOME": state, "XDG_CONFIG_HOME": state, "DEEPSEEK_API_KEY": "none-needed"}
+    """Ours, with a state of its own in the scratch directory."""
+    state = tempfile.mkdtemp(dir=scratch(), prefix="state-")
+    return _ours() | {"AGENT_HOME": state, "XDG_CONFIG_HOME": state, "DEEPSEEK_API_KEY": "none-needed"}
 
 
 def workspace() -> str:
-    return tempfile.mkdtemp(dir=SCRATCH.name, prefix="workspace-")
+    return tempfile.mkdtemp(dir=scratch(), prefix="workspace-")
 
 
 @contextmanager
 def serving(scripts: Mapping[str, object], *, bodies: bool = False) -> Iterator[tuple[str, Path]]:
     """The scripted server in a process of its own: its address without a name, and the file of its record."""
-    place = Path(tempfile.mkdtemp(dir=SCRATCH.name, prefix="server-"))
+    place = Path(tempfile.mkdtemp(dir=scratch(), prefix="server-"))
     plan, record = place / "scripts.json", place / "requests.jsonl"
     plan.write_text(json.dumps({"scripts": scripts}), encoding="utf-8")
     command = [sys.executable, "-m", "supervisor.rehearsal.server", str(plan), "--record", str(record)]

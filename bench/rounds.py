@@ -18,6 +18,9 @@ def script(command: str) -> dict[str, object]:
 
 
 def p4_p5_p6_rounds() -> list[Measured]:
+    """200 rounds with the command `true` by `agent run`, sandbox on, against the bare loop.  P4: from the
+    last byte of a reply to the first of the next request, by the server's clock, the median; P5: that of the
+    last 20 rounds by that of the first 20; P6: the whole process with its children, wall clock and CPU."""
     with serving({"bare": script("true"), "us": script("true")}) as (url, record):
         bare = play(bare_run(f"{url}/bare"), environment())
         us = play(_us(f"{url}/us"), environment())
@@ -32,7 +35,8 @@ def p4_p5_p6_rounds() -> list[Measured]:
 
 
 def p13_memory() -> Measured:
-    """The largest process after 200 results of 10 kB."""
+    """Peak resident size of the largest process (ours: the supervisor) in a run with 200 results of 10 kB,
+    against the bare loop's."""
     command = "printf '%10000s' x"
     with serving({"bare": script(command), "us": script(command)}) as (url, _):
         bare: Ended = play(bare_run(f"{url}/bare"), environment())

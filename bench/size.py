@@ -7,6 +7,7 @@ from bench.row import Measured
 
 
 def p22_fixed_part() -> Measured:
+    """Bytes of JSON of the system message and the tools, in the request that `agent run` really sent."""
     with serving({"us": {"steps": [{"text": "Done."}]}}, bodies=True) as (url, record):
         play(agent_run(f"{url}/us"), environment())
         body = json.loads(str(recorded(record, "us")[0]["body"]))

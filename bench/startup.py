@@ -18,11 +18,22 @@ WHERE, HERE = b"\x1b[6n", b"\x1b[1;1R"
 """A terminal is asked where its cursor is, and answers."""
 
 
-def p1_version() -> Measured:
+LEAN_WRAPPER = "import sys; from supervisor.__main__ import main; sys.exit(main())"
+"""What pip from 25.1 on and uv put around `main`; older pips import `re` besides, 5 ms."""
+
+
+def p1_version() -> list[Measured]:
+    """The installed `agent --version` against `python -c pass` of the same environment.  The wrapper around
+    our `main` is the installer's, so that is shown with a lean one as well."""
     env = environment()
-    bound = play([str(installed() / "python"), "-c", "pass"], env).wall
+    python = str(installed() / "python")
+    bound = play([python, "-c", "pass"], env).wall
     subject = play([str(installed() / "agent"), "--version"], env).wall
-    return ("P1 agent --version", bound * 1e3, subject * 1e3, "ms", "<= 1.3")
+    lean = play([python, "-c", LEAN_WRAPPER, "--version"], env).wall
+    return [
+        ("P1 agent --version", bound * 1e3, subject * 1e3, "ms", "<= 1.3"),
+        ("P1 the same behind a wrapper without `re`", bound * 1e3, lean * 1e3, "ms", "<= 1.3"),
+    ]
 
 
 def p2_first_request() -> Measured:
@@ -39,14 +50,19 @@ def p2_first_request() -> Measured:
 
 
 def p3_prompt() -> list[Measured]:
+    """At a pseudo-terminal, from the start of bare `agent`: until the glyph is there, against a Python
+    without `site` that writes it; until a first key is echoed by the editor, against `import prompt_toolkit`.
+    """
     env = environment() | {"TERM": "xterm-256color", "AGENT_BASE_URL": NOWHERE}
     python = str(installed() / "python")
     floor = "import os; os.write(1, '❯ '.encode()); os.read(0, 1)"
     (glyph_bound,) = _seen([python, "-I", "-S", "-c", floor], env, ["❯"])
     editor_bound = play([python, "-c", "import prompt_toolkit"], env).wall
+    (lean,) = _seen([python, "-c", LEAN_WRAPPER], env, ["❯"])
     glyph, echo = _seen([str(installed() / "agent")], env, ["❯", "You"], key="ö")
     return [
         ("P3 prompt's glyph visible", glyph_bound * 1e3, glyph * 1e3, "ms", "<= 1.5"),
+        ("P3 the same behind a wrapper without `re`", glyph_bound * 1e3, lean * 1e3, "ms", "<= 1.5"),
         ("P3 first key echoed", editor_bound * 1e3, echo * 1e3, "ms", "<= 1.3"),
     ]
 

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.row import Measured
 from protocol.conversation import Answer, Calls, Message, Pair, ToolCall, ToolResult, User
 from supervisor.store.load import load
 from supervisor.store.transcript import Transcript
-
-Row = tuple[str, float, float, str, str]
 
 _SIZE = 100_000_000
 _STRETCH = 2_000_000
@@ -48,7 +47,7 @@ def _seconds(what: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def resume() -> Row:
+def resume() -> Measured:
     """Reading a transcript of 100 MB, once plain and once into a conversation, alternating."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "t.jsonl"
@@ -60,7 +59,7 @@ def resume() -> Row:
     return ("P21 resume of 100 MB", bound, subject, "s", "<= 3 x")
 
 
-def append() -> Row:
+def append() -> Measured:
     """A line of about 1 kB, once as a bare `write` and once as a message."""
     lines = 5000
     with tempfile.TemporaryDirectory() as directory:
@@ -83,7 +82,7 @@ def append() -> Row:
             subject = min(subject, _seconds(ours) / lines)
         os.close(descriptor)
         transcript.close()
-    return ("transcript: one line of 1 kB", bound * 1e6, subject * 1e6, "us", "<= 10 us")
+    return ("transcript: one line of 1 kB", bound * 1e6, subject * 1e6, "µs", "<= 10 µs")
 
 
-ROWS: list[Callable[[], Row]] = [append, resume]
+ROWS = [append, resume]

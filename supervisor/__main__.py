@@ -7,24 +7,39 @@ commands.py), and what the commands do (verbs.py).
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+NO_ROOM = (28, 122)
+"""ENOSPC and EDQUOT of Linux; `import errno` is not worth its time here."""
+
 
 def main() -> int:
     """Run the command line; the exit code.  Every error but a broken interpreter ends here."""
     arguments = sys.argv[1:]
-    if arguments in (["--version"], ["-V"]):
-        from supervisor.version import VERSION
-
-        sys.stdout.write(f"polier {VERSION}\n")
-        return 0
     import gc
 
     gc.disable()  # nothing that is imported becomes garbage; verbs.py switches it on again
     try:
+        if arguments in (["--version"], ["-V"]):
+            _print_version()
         return _play(arguments)
     except BaseException as error:  # noqa: BLE001  the outermost boundary: no traceback reaches the user
         return _explain(error, bare=not arguments or arguments[0].startswith("-"))
     finally:
         gc.freeze()  # else the interpreter looks at every object once more before it leaves
+
+
+def _print_version() -> "NoReturn":
+    from supervisor.version import VERSION
+
+    if sys.stdout is not None:  # it is None where the program was started without one
+        sys.stdout.write(f"polier {VERSION}\n")
+        sys.stdout.flush()
+    import os
+
+    os._exit(0)  # nothing is open, and taking the interpreter down costs more than all of this
 
 
 def _play(arguments: list[str]) -> int:
@@ -91,6 +106,10 @@ def _explain(error: BaseException, *, bare: bool) -> int:
     if all(isinstance(cause, BrokenPipeError) for cause in found):
         _silence_stdout()
         return READER_GONE
+    if any(isinstance(cause, OSError) and cause.errno in NO_ROOM for cause in found):
+        _silence_stdout()
+        complain("the disk is full; what was to be written is not")
+        return FAILED
     from supervisor.crash import record
 
     complain(record(error, found[0]))

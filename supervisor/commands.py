@@ -84,18 +84,16 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
 
     version = typer.Option("--version", "-V", help="Print the version.")
     _sign(bare, BARE_OPTIONS, context=(typer.Context, ...), version=(Annotated[bool, version], False))
-    task = typer.Argument(metavar="[TASK]", help='What to do; "-" reads stdin.')
+    task = typer.Argument(metavar="TASK", help='What to do; "-" reads stdin.')
     _sign(run_task, RUN_OPTIONS, task=(Annotated[str | None, task], None))
     app.callback(invoke_without_command=True, help="A terminal AI agent. Without a command: the REPL.")(bare)
     app.command("run", help="Play one turn without a person and print the answer.")(run_task)
-    app.command("rehearse", help="See it work without a model: a script plays the model's part.")(
-        rehearse_task
-    )
+    app.command("rehearse", help="See it work without a model: a script plays its part.")(rehearse_task)
     app.command("sessions", help="List this project's conversations.")(list_sessions)
     app.command(
         "scripted-server",
         context_settings=PASS_ON,
-        help="Serve a scripted model: SCRIPT [--port N] [--record FILE].",
+        help="Serve a scripted model, for tests of your own.",
     )(scripted_server)
     return app
 

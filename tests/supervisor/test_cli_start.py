@@ -10,7 +10,7 @@ import pytest
 from supervisor.rehearsal.script import Script, Step
 from supervisor.rehearsal.thread import ServerThread
 from supervisor.version import VERSION
-from tests.product import ROOT, SECONDS, Product, one_line
+from tests.product import COMMAND, ROOT, SECONDS, Product, one_line
 
 
 @pytest.fixture
@@ -62,6 +62,32 @@ def test_a_plain_run_imports_neither_typer_nor_an_editor_nor_the_command_line_of
 def test_the_version_is_one_line(product: Product, flag: str) -> None:
     done = product.run(flag)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"polier {VERSION}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sessions"], ["rehearse", "--check"]])
+def test_a_full_disk_or_no_stdout_at_all_is_no_fault_of_the_program(
+    product: Product, arguments: list[str]
+) -> None:
+    with open("/dev/full", "wb") as full, product.start(*arguments, stdout=full.fileno()) as child:
+        _, said = child.communicate(timeout=SECONDS)
+    assert child.returncode == 1
+    one_line(said.decode(), ["disk is full"])
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" >&-', "bash", *COMMAND, *arguments],
+        cwd=product.workspace,
+        env=product.environ,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_list_of_commands_is_not_cut_off(product: Product) -> None:
+    said = product.run("--help").stdout
+    assert "scripted-server" in said
+    assert "..." not in said.partition("Commands:")[2]
 
 
 @pytest.mark.parametrize(
