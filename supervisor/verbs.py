@@ -65,6 +65,7 @@ def rehearse(check: bool) -> int:
 def sessions(every: bool) -> int:
     """`agent sessions`: this project's conversations; `every`: those of other projects below."""
     _prepare()
+    from supervisor.harmless import harmless_line
     from supervisor.settings import Flags, load
     from supervisor.store.listing import listing
 
@@ -75,7 +76,7 @@ def sessions(every: bool) -> int:
         if listed.here or every:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(listed.time))
             turns = "  ?" if listed.turns is None else f"{listed.turns:3}"
-            where = "" if listed.here else f"  ({listed.workspace})"
+            where = "" if listed.here else f"  ({harmless_line(listed.workspace)})"
             _print(f"{listed.id}  {when}  {turns} turns  {listed.title}{where}")
     others = sum(not listed.here for listed in found)
     if not any(listed.here for listed in found):
