@@ -133,8 +133,12 @@ class _PoolListener:
                 notes = (*ready.notes, *([ready.refuse_commands] if ready.refuse_commands else []))
                 self._tell(SandboxReady(rung=ready.rung.value, notes=notes))
             case WorkerDied(how, will_restart):
-                after = "a new one starts; its working directory is the workspace" if will_restart else ""
-                self._both(f"the worker died ({how})" + (f"; {after}" if after else ""), "warning")
+                after = (
+                    "; background jobs ended with it, and a new one starts in the workspace's directory"
+                    if will_restart
+                    else ""
+                )
+                self._both(f"the worker died ({how}){after}", "warning")
             case JobEnded(_, line):
                 self._both(f"background job ended: {line}", "info")
             case _:

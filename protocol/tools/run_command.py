@@ -6,8 +6,8 @@ from msgspec import Meta, Struct
 
 DESCRIPTION = (
     "Run a bash command in the workspace. No input, no terminal; stdout and stderr come together; `cd` "
-    "lasts for later calls. Long output is cut to its head and tail, the whole lies in a file that is named. "
-    "`background`: return at once, see `jobs`."
+    "lasts for later calls, variables don't. Long output is cut to its head and tail, the whole lies in a "
+    "file that is named. `background`: return at once, see `jobs`."
 )
 
 

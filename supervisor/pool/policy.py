@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from protocol.policy import Mode, SandboxPolicy
-from supervisor.exits import StopError
+from supervisor.exits import USAGE, StopError
 
 _NOT_READABLE = frozenset(
     ("home", "root", "run", "var", "tmp", "boot", "media", "mnt", "lost+found", "proc", "sys", "dev")
@@ -90,13 +90,14 @@ def default_policy(
 
 def _usable(root: Path, workspace: Path) -> None:
     if not root.is_dir():
-        raise StopError(f"The workspace {workspace} is no directory; name one that exists.")
+        raise StopError(f"The workspace {workspace} is no directory; name one that exists.", USAGE)
     if root == Path("/"):
-        raise StopError("The workspace can't be / itself; start in the directory of your project.")
+        raise StopError("The workspace can't be / itself; start in the directory of your project.", USAGE)
     try:
         str(root).encode()
     except UnicodeEncodeError:
-        raise StopError(f"The workspace's path is not UTF-8: {str(root)!r}; rename that directory.") from None
+        words = f"The workspace's path is not UTF-8: {str(root)!r}; rename that directory."
+        raise StopError(words, USAGE) from None
 
 
 def _readable(

@@ -139,6 +139,18 @@ def test_sessions_lists_this_project_and_on_demand_the_others(product: Product, 
     assert str(other) in everything
 
 
+def test_a_conversation_is_one_line_of_the_list_whatever_its_directory_is_called(
+    product: Product, tmp_path: Path
+) -> None:
+    other = tmp_path / "two\nlines"
+    other.mkdir()
+    with ServerThread({"main": Script(steps=(Step(text="Yes."),))}) as server:
+        product.environ["AGENT_BASE_URL"] = server.url()
+        assert product.run("run", "--workspace", str(other), "Of the other").returncode == 0
+    listed, _none_here = product.run("sessions", "--all").stdout.splitlines()
+    assert listed.endswith("/two^Jlines)")
+
+
 def test_the_repl_without_a_terminal_ends_with_its_input(product: Product) -> None:
     done = product.run(environ={"AGENT_BASE_URL": "http://127.0.0.1:9"})
     assert done.returncode == 0, done.stderr

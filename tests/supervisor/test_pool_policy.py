@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.policy import Mode
-from supervisor.exits import StopError
+from supervisor.exits import USAGE, StopError
 from supervisor.pool.policy import default_policy
 from tests.supervisor.pool_play import Site
 
@@ -121,8 +121,9 @@ def test_a_workspace_that_can_t_be_worked_in_is_refused_with_words(tmp_path: Pat
         (Path("/"), "can't be / itself"),
         (odd, "not UTF-8"),
     ):
-        with pytest.raises(StopError, match=words):
+        with pytest.raises(StopError, match=words) as caught:
             default_policy(workspace, site.output, site.tmp, site.environ, site.state)
+        assert caught.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize("link", [False, True], ids=["real", "through a link"])

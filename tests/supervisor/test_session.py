@@ -211,4 +211,6 @@ async def test_a_worker_that_is_killed_is_told_of_at_the_next_boundary(tmp_path:
     assert [message["role"] for message in messages[3:]] == ["tool", "user"]
     assert "unknown" in messages[3]["content"]
     assert "the worker died" in messages[4]["content"]
+    assert "background jobs ended" in messages[4]["content"]
+    assert "starts in the workspace" in messages[4]["content"]
     assert any(isinstance(event, Notice) and "worker died" in event.text for event in home.told)

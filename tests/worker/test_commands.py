@@ -89,6 +89,13 @@ def test_bash_counts_the_lines_of_the_script_from_one(desk: CommandDesk) -> None
     assert "line 3: syntax error" in desk.run("true\nif true\n").text
 
 
+def test_a_trace_shows_the_script_and_nothing_of_ours(desk: CommandDesk) -> None:
+    text = desk.run("set -x\necho one\nfalse").text
+    assert text.split("\n") == ["++ echo one", "one", "++ false", "exit code 1"]
+    assert desk.run("set -ex; cd /; exit 3").text.split("\n") == ["++ cd /", "++ exit 3", "exit code 3"]
+    assert desk.run("pwd").text == "/"
+
+
 def test_neither_script_nor_plumbing_is_seen_by_what_runs(desk: CommandDesk) -> None:
     text = desk.run("ls /proc/self/fd; set | grep -c POLIER_S; echo $#$0").text
     assert text.split() == ["0", "1", "2", "3", "0", "0bash"]

@@ -106,6 +106,7 @@ def test_a_two_megabyte_line_is_cut_and_can_be_read_on_by_bytes(room: Room) -> N
     outcome = read(room, "big.js")
     assert len(outcome.text.encode()) <= room.desk.limits.result_cap_bytes
     assert "line 1 is cut" in outcome.text
+    assert outcome.display.summary == "read 1 line"
     got = bytearray(outcome.text.partition("\n[")[0].removeprefix("1\t").encode())
     assert f"byte_offset={len(got)}" in outcome.text
     while len(got) < len(data):

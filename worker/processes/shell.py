@@ -45,12 +45,13 @@ def _start_text(script: int, cwd: str, place: str) -> str:
     """All on one line, so that bash counts the script's lines from 1.
 
     The EXIT trap speaks when the script calls `exit` or is killed by a signal that can be caught; the end
-    of the line, when the script has set a trap of its own.
+    of the line, when the script has set a trap of its own.  A script's `set -x` traces nothing of ours.
     """
     return (
         f"{OPENING}{shlex.quote(place)} POLIER_FROM={shlex.quote(cwd)}; trap '{_TELL}' EXIT; "
         f'mapfile -d "" -t POLIER_SCRIPT <&{script}; exec {script}<&-; '
-        'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; POLIER_STATUS=$?; '
+        'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; '
+        "{ POLIER_STATUS=$?; set +x; } 2>/dev/null; "
         f"{_TELL}; exit $POLIER_STATUS"
     )
 

@@ -81,6 +81,7 @@ def _newest(lines: list[str], cap: int) -> str:
 def _output(job: BackgroundJob, since: int, cap: int) -> Outcome:
     """A piece of at most half the cap: what is not UTF-8 grows as text."""
     ended = job.wait(0)
+    since = min(since, job.size)  # from beyond the end nothing would ever come
     start, data = job.read(since, max(cap // 3, 200))
     data = _whole_characters(data, at_the_end=ended and start + len(data) >= job.size)
     lines = [f"[the bytes before {start:,} are lost]"] if start > since else []

@@ -49,7 +49,7 @@ def _read(arguments: ReadFile, call: Call, fd: int, what: str) -> Outcome:
         notes.append("the file starts with a byte order mark, which edits keep")
     text = closed(found.lines, notes, cap)
     whole = f"of {found.total} " if found.total not in (None, len(found.lines)) else ""
-    summary = f"read {len(found.lines)} {whole}line{'' if found.total == 1 else 's'}"
+    summary = f"read {len(found.lines)} {whole}line{'' if (found.total or len(found.lines)) == 1 else 's'}"
     return Outcome(text, Display(summary, preview(text)))
 
 

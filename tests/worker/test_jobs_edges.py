@@ -1,4 +1,4 @@
-"""The list of jobs stays small, however many processes there are."""
+"""Jobs at their edges: very many of them or of their processes, and output from beyond the end."""
 
 from pathlib import Path
 
@@ -27,3 +27,12 @@ def test_of_very_many_jobs_the_newest_are_listed(tmp_path: Path) -> None:
     assert len(text) <= 400
     assert first == f"[{12 - len(others)} earlier lines are left out]"
     assert others[-1].startswith("j12 ")
+
+
+def test_output_asked_for_from_beyond_the_end_goes_on_from_the_end(tmp_path: Path) -> None:
+    with command_desk(tmp_path) as desk:
+        desk.run("echo one", background=True)
+        desk.jobs(Jobs("wait", "j1", timeout=10))
+        text = desk.jobs(Jobs("output", "j1", since=1_000_000)).text
+
+    assert text == "[bytes 4 to 4; next since=4; j1 is over: exit code 0]"
