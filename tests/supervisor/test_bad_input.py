@@ -114,6 +114,7 @@ def test_a_model_name_that_the_server_refuses(server: ServerThread, product: Pro
     assert (done.returncode, done.stdout) == (3, "")
     one_line(done.stderr, ["grand-master", "--model", "withdrawn: Hello"])
     assert product.transcript()[-1]["kind"] == "withdrawn"
-    again = product.run("run", "--base-url", server.url(), "--continue", "Hello")
+    (said,) = product.home.glob("sessions/*")
+    again = product.run("run", "--base-url", server.url(), "--resume", said.name, "Hello")
     assert (again.returncode, again.stdout) == (0, "Yes.\n"), again.stderr
     assert [line["role"] for line in product.messages()] == ["user", "user", "assistant"]

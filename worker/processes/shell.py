@@ -31,7 +31,7 @@ MAX_SCRIPT = 4 * 1024 * 1024
 PIPE_BYTES = 256 * 1024
 """Asked for, not needed: fewer wake-ups under a flood."""
 
-_TELL = '[[ . -ef $POLIER_FROM ]] || { builtin pwd -P >|"$POLIER_PLACE"; } 2>/dev/null || :'
+_TELL = '{ [[ . -ef $POLIER_FROM ]] || builtin pwd -P >|"$POLIER_PLACE" || :; } 2>/dev/null'
 """Most scripts end where they began; making and removing a file is a tenth of what a short command costs."""
 
 _PLACE_BYTES = 4096
