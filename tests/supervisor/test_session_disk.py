@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.events import AnyEvent, ReplyFinished, TextDelta, ToolFinished, ToolStarted, TurnStarted
+from protocol.events import (
+    AnyEvent,
+    ReplyFinished,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from supervisor.exits import StopError
 from supervisor.options import Continue
 from supervisor.rehearsal.script import Stall, Step
@@ -32,6 +40,7 @@ async def fails(home: House, session: Session, line: str, wanted: type, then: Ca
         with pytest.raises(StopError, match="File too large"):
             await say(session, line)
     assert home.react is None
+    assert isinstance(home.told[-1], TurnFinished)  # no front is left in the middle of a turn
 
 
 def nothing() -> None:
