@@ -142,11 +142,11 @@ class Session:
             if not all(isinstance(cause, trio.Cancelled | StopError) for cause in causes(ended)):
                 raise
             stop = first_stop(ended)
-            if stop is not None:
-                self._commit(turn, first, mark, DISK_FAILED)
-                raise stop from None
+            why = DISK_FAILED if stop else self._why
             seconds = trio.current_time() - started
-            self._finished = self._end(turn, first, mark, StopReason.INTERRUPTED, self._why, seconds)
+            self._finished = self._end(turn, first, mark, StopReason.INTERRUPTED, why, seconds)
+            if stop is not None:
+                raise stop from None
             raise
         finally:
             self._scope = None
@@ -169,10 +169,9 @@ class Session:
     def _end(
         self, turn: OpenTurn, first: int, mark: int, reason: StopReason, error: str, seconds: float
     ) -> TurnFinished:
-        """Close or withdraw the turn, remember it, tell of it.  StoreError comes after the remembering."""
+        """Close or withdraw the turn, remember it, write it, tell of it; where StoreError is raised too."""
         number = self.turn
         pair = self._commit(turn, first, mark, error)
-        self._backlog.write()
         finished = TurnFinished(
             turn=number,
             reason=reason if pair else StopReason.WITHDRAWN,
@@ -182,7 +181,10 @@ class Session:
             seconds=round(seconds, 3),
             error=error,
         )
-        self._tell(finished)
+        try:
+            self._backlog.write()
+        finally:
+            self._tell(finished)
         return finished
 
     def _commit(self, turn: OpenTurn, first: int, mark: int, error: str) -> Pair | None:
@@ -190,7 +192,6 @@ class Session:
 
         Writes nothing yet, so that it can't stop half-way.
         """
-        self._notes.clear()
         if error and turn.state is not State.CLOSED:
             answer = closing(turn, *self._rounds.take_partial(), error)
             if answer is None:
@@ -199,6 +200,7 @@ class Session:
                 return None
             for event in turn.interrupt(UNKNOWN_EFFECT, answer):
                 self._backlog.message(event, self.turn, self._rounds.number)
+        self._notes.clear()
         pair = turn.close()
         self._rounds.remember([*turn.untold(), pair.answer])
         self.pairs.append(pair)

@@ -17,6 +17,7 @@ FILE_MODE = 0o600
 _ADVICE = {
     errno.ENOSPC: "make room on that disk",
     errno.EDQUOT: "make room on that disk",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.EACCES: "make it yours and writable, or name another directory in AGENT_HOME",
     errno.EPERM: "make it yours and writable, or name another directory in AGENT_HOME",
     errno.EROFS: "name a directory in AGENT_HOME that can be written",

@@ -214,3 +214,13 @@ async def test_a_worker_that_is_killed_is_told_of_at_the_next_boundary(tmp_path:
     assert "background jobs ended" in messages[4]["content"]
     assert "starts in the workspace" in messages[4]["content"]
     assert any(isinstance(event, Notice) and "worker died" in event.text for event in home.told)
+
+
+async def test_what_the_model_was_to_be_told_outlives_a_turn_that_is_withdrawn(tmp_path: Path) -> None:
+    refusal = Step(fault=Status(401, "no"))
+    async with house(tmp_path, refusal, command("true"), Step(text="I see.")) as home:
+        async with home.session() as session:
+            session.note("background job ended: 1")
+            await say(session, "lost")
+            await say(session, "again")
+    assert json.loads(home.bodies()[2])["messages"][-1]["content"] == "[background job ended: 1]"

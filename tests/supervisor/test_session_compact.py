@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import trio
 
 from protocol.events import Compacted
 from supervisor.exits import StopError
 from supervisor.model.errors import ModelError
 from supervisor.options import Continue
-from supervisor.rehearsal.script import Status, Step
+from supervisor.rehearsal.script import Stall, Status, Step
 from tests.supervisor.house import command, house, say
 
 LONG = (command("seq 1 2000"), Step(text="Counted."))
@@ -82,3 +83,20 @@ async def test_the_context_is_told_part_by_part_in_calibrated_tokens(tmp_path: P
     assert names == ["system prompt", "tools", "turn 1: count to 2000"]
     assert not report.estimated
     assert sum(tokens for _, tokens in report.parts) == pytest.approx(report.used, rel=0.1)
+
+
+async def test_a_compaction_that_is_cancelled_changes_nothing(tmp_path: Path) -> None:
+    stalled = Step(text="S: counted to 2000.", chunk=4, fault=Stall(after=2))
+    async with house(tmp_path, *LONG, stalled, Step(text="Yes.")) as home:
+        async with home.session() as session:
+            await say(session, "count to 2000")
+            before = session.context()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(session.compact)
+                await home.server.wait_for(3)
+                nursery.cancel_scope.cancel()
+            assert session.context() == before
+            assert (await say(session, "did you?")).turn == 2
+        assert "compaction" not in [line["kind"] for line in home.transcript()]
+    sent, again = home.bodies()[1], home.bodies()[3]
+    assert again.startswith(sent[: sent.index(b'],"tools"')])
