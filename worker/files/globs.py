@@ -12,6 +12,10 @@ from worker.files.names import decoded
 _SET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
 
 
+_IN_NAME, _ANYTHING, _DIRECTORIES = "[^/]*", ".*", "(?:.*/)?"
+_WILD = (_IN_NAME, _ANYTHING, _DIRECTORIES)
+"""What `*`, `**` and `**/` become."""
+
 _GLOB_MAX = 1000
 """Characters; a longer one is no glob that somebody wrote."""
 
@@ -44,16 +48,17 @@ def matcher(glob: str) -> Callable[[bytes], bool]:
 
 def _translated(glob: str) -> str:
     out: list[str] = []
+    braces = False
     at = depth = 0
     while at < len(glob):
         char = glob[at]
         piece, step = re.escape(char), 1
         if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
-            piece, step = "(?:.*/)?", 3
+            piece, step = _DIRECTORIES, 3
         elif glob.startswith("**", at):
-            piece, step = ".*", 2
+            piece, step = _ANYTHING, 2
         elif char == "*":
-            piece = "[^/]*"
+            piece = _IN_NAME
         elif char == "?":
             piece = "[^/]"
         elif char == "\\" and at + 1 < len(glob):
@@ -63,7 +68,7 @@ def _translated(glob: str) -> str:
             inner = members.replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]")
             piece, step = f"(?!/)[{'^' if negated else ''}{inner}]", len(found.group())
         elif char == "{":
-            piece, depth = "(?:", depth + 1
+            piece, depth, braces = "(?:", depth + 1, True
         elif char == "}" and depth:
             piece, depth = ")", depth - 1
         elif char == "," and depth:
@@ -72,10 +77,29 @@ def _translated(glob: str) -> str:
         at += step
     if depth:
         raise re.error("a { without its }")
-    return "".join(out)
+    return "".join(out if braces else _decided(out))
 
 
 def misled(glob: str | None) -> list[str]:
     """What to say where nothing matched a glob that begins at the root of the file system."""
     absolute = glob is not None and glob.startswith("/") and "/" in glob[1:]
     return [f"the glob {glob!r} begins at `path`, not at /"] if absolute else []
+
+
+def _decided(pieces: list[str]) -> list[str]:
+    """The pieces, with each wildcard and the text behind it decided at the first place where they fit.
+
+    That finds what trying all places would, if the next wildcard can take whatever this one leaves; and a
+    glob of many stars costs no more than one of few.  Trying all takes hours, which nobody could cancel.
+    """
+    out: list[str] = []
+    places = [at for at, piece in enumerate(pieces) if piece in _WILD]
+    out += pieces[: places[0]] if places else pieces
+    for at, following in zip(places, [*places, None][1:], strict=True):
+        wild, text = pieces[at], pieces[at + 1 : following]
+        then = None if following is None else pieces[following]
+        if (wild == _IN_NAME and then) or (wild == _ANYTHING and then in (_ANYTHING, _DIRECTORIES)):
+            out += ["(?>", wild, "?", *text, ")"]
+        else:
+            out += [wild, *text]
+    return out
