@@ -328,6 +328,7 @@ def test_a_dumb_terminal_gets_no_escape_sequence_at_all(stage: Stage) -> None:
     terminal.wait_for("press Ctrl-C again to leave")
     terminal.send(CTRL_C)
     assert terminal.wait_for_exit() == 0
+    assert terminal.text().rstrip().rpartition("\n")[2].startswith("to go on: agent --resume")
     assert b"\x1b" not in terminal.raw
 
 
