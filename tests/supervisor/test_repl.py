@@ -385,6 +385,24 @@ def test_a_terminal_of_ascii_gets_an_ascii_prompt(stage: Stage) -> None:
     terminal.wait_for("you said hello", "You 2 >")
 
 
+GIVEN_BACK = """
+import os, pty, signal, sys
+from supervisor.screen.tty import given_back
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))
+try:
+    with given_back(pty.openpty()[1]):
+        os.kill(os.getpid(), signal.SIGTERM)
+finally:
+    print("taken down")
+"""
+
+
+def test_a_sigterm_before_the_repl_listens_is_also_heard_by_who_started_it() -> None:
+    """A rehearsal does, and has a stage to take down."""
+    done = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "taken down\n"), done.stderr
+
+
 def test_what_is_typed_in_an_ascii_locale_is_still_what_the_session_gets(stage: Stage) -> None:
     terminal = stage(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii:replace")
     terminal.wait_for("You 1 > 0%")
