@@ -65,6 +65,7 @@ def given_back(descriptor: int) -> Iterator[None]:
         yield
         return
     saved = termios.tcgetattr(descriptor)
+    before = {number: signal.getsignal(number) for number in LEAVING}
 
     def restore() -> None:
         with suppress(termios.error):  # the terminal may be gone
@@ -72,12 +73,13 @@ def given_back(descriptor: int) -> Iterator[None]:
 
     def leave(number: int, frame: FrameType | None) -> None:
         restore()
-        if callable(earlier := before[number]):
+        if callable(earlier := before[signal.Signals(number)]):
             earlier(number, frame)  # whoever started us takes something down as well
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    before = {number: signal.signal(number, leave) for number in LEAVING}
+    for number in LEAVING:
+        signal.signal(number, leave)
     try:
         yield
     finally:
