@@ -85,7 +85,12 @@ OPTIONS = (
     Option("base_url", Kind.TEXT, "URL", "The server's address, for instance http://127.0.0.1:8080/v1."),
     Option("workspace", Kind.TEXT, "DIR", "The directory to work in; otherwise the current one."),
     Option("continue_", Kind.SWITCH, "", "Go on with this project's newest conversation."),
-    Option("resume", Kind.TEXT, "ID", "Go on with that conversation; `agent sessions` lists them."),
+    Option(
+        "resume",
+        Kind.TEXT,
+        "ID",
+        "Go on with that conversation (without an id: the newest); `agent sessions` lists them.",
+    ),
     Option("fork", Kind.TEXT, "ID", "Begin with a copy of that conversation."),
     Option("file", Kind.TEXT, "FILE", "Read the task from a file.", bare=False),
     Option("json", Kind.SWITCH, "", "Print one event per line, as JSON.", bare=False),

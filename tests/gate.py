@@ -56,6 +56,7 @@ PURE = (
     "supervisor/screen/cells.py",
     "supervisor/screen/diff.py",
     "supervisor/screen/prompt.py",
+    "supervisor/screen/sessions.py",
     "supervisor/screen/slash.py",
     "supervisor/session/ending.py",
     "supervisor/store/lines.py",

@@ -12,6 +12,8 @@ import pytest
 from protocol import events
 from supervisor import commands, exits
 from supervisor.options import OPTIONS, ReplOptions, RunOptions
+from supervisor.rehearsal.script import Script, Step
+from supervisor.rehearsal.thread import ServerThread
 from supervisor.settings import Choices, Flags, load
 from tests.product import COMMAND, ROOT, SECONDS, Product
 
@@ -63,15 +65,47 @@ def test_an_example_is_a_command_line_that_is_understood(line: str) -> None:
         assert len(seen) == 1
 
 
+def path_with_agent(place: Path) -> str:
+    """A PATH on which `agent` is this checkout's."""
+    shim = place / "bin" / "agent"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\nexec " + shlex.join(COMMAND) + ' "$@"\n')
+    shim.chmod(0o755)
+    return f"{shim.parent}:{os.environ['PATH']}"
+
+
+def test_the_examples_for_scripts_run_as_printed(tmp_path: Path) -> None:
+    product = Product(tmp_path)
+    (block,) = [block for block in blocks("sh") if "agent run --json" in block]
+    (tmp_path / "src" / "project").mkdir(parents=True)
+    (product.workspace / "task.md").write_text("The task of the file.")
+    prepare = "git init -q . && echo one > a && git add a && echo two > a\n"
+    with ServerThread({"main": Script(steps=(Step(text="Yes."),), repeat_last=True)}) as server:
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", f"{prepare}{block}agent sessions\nagent sessions --all"],
+            cwd=product.workspace,
+            env=product.environ
+            | {"PATH": path_with_agent(tmp_path), "HOME": str(tmp_path), "AGENT_BASE_URL": server.url()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        asked = [request.json()["messages"] for request in server.requests()]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines().count("Yes.") == 4  # the fifth answered with JSON
+    assert len(asked) == 5
+    for said, words in zip(asked, ("Why does", "of the file", "+two", "parse()", "mend it"), strict=True):
+        assert words in str(said)
+    assert "Why does the build fail?" in done.stdout
+
+
 def test_the_script_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     product = Product(tmp_path)
     (block,) = [block for block in blocks("sh") if "scripted-server" in block]
     port = "8765"
     free = free_port()
-    shim = tmp_path / "bin" / "agent"
-    shim.parent.mkdir()
-    shim.write_text("#!/bin/sh\nexec " + shlex.join(COMMAND) + ' "$@"\n')
-    shim.chmod(0o755)
     # A person types slower than a shell script; so wait for the server's line before the second command.
     script = block.replace(port, free).replace(
         "&\n", f"> up &\nuntil grep -q {free} up; do sleep 0.05; done\n"
@@ -79,7 +113,7 @@ def test_the_script_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-ec", "set -m\n" + script],
         cwd=product.workspace,
-        env=product.environ | {"PATH": f"{shim.parent}:{os.environ['PATH']}"},
+        env=product.environ | {"PATH": path_with_agent(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

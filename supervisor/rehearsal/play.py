@@ -1,5 +1,6 @@
 """The rehearsal as a person sees it: the task is played, then what to set to get a real model."""
 
+import errno
 import os
 import socket
 from contextlib import suppress
@@ -14,7 +15,7 @@ from protocol.events import (
     TurnFinished,
     TurnStarted,
 )
-from supervisor.exits import FAILED
+from supervisor.exits import FAILED, HUNG_UP
 from supervisor.rehearsal.stage import Played, Stage, play_task
 from supervisor.rehearsal.tour import KNOWN, LABEL
 from supervisor.streams import encoded
@@ -27,10 +28,15 @@ LOOK_SECONDS = 0.2
 
 
 def say(text: str = "") -> None:
-    """One line or several on stdout, whatever its encoding."""
+    """One line or several on stdout, whatever its encoding.  Ends the program where the terminal is gone."""
     left = encoded(text + "\n", None if os.environ.get("PYTHONIOENCODING") is None else "ascii")
     while left:
-        left = left[os.write(1, left) :]
+        try:
+            left = left[os.write(1, left) :]
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise SystemExit(HUNG_UP) from error
+            raise
 
 
 def run(stage: Stage) -> int:

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import trio
@@ -166,11 +167,16 @@ async def serve(
         recording.close()
 
 
+class _Parser(argparse.ArgumentParser):
+    """One that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"scripted-server: {message}; agent scripted-server --help shows what there is\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The server as a program; also behind `agent scripted-server`."""
-    parser = argparse.ArgumentParser(
-        prog="agent scripted-server", description="Play a script over HTTP as a model would."
-    )
+    parser = _Parser(prog="agent scripted-server", description="Play a script over HTTP as a model would.")
     parser.add_argument("script", type=Path, help="a script or several, as JSON or TOML")
     parser.add_argument("--port", type=int, default=0, help="default: any free one")
     parser.add_argument("--record", type=Path, help="append each request to this file as a line of JSON")

@@ -161,6 +161,9 @@ class PlainLines:
         if not self._asked:
             return False
         if self._presses.leaves():
+            with self._lock:
+                self._asked = self._prompted = False
+            self._output.write("\n")  # what comes next doesn't stand behind the prompt
             self._outbox.put(Leave())
         else:
             self.write(f"{HINT}\n")

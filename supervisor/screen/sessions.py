@@ -65,10 +65,9 @@ def _cells(character: str) -> int:
 def _fitted(text: str, width: int) -> str:
     """The text in exactly so many cells, `…` in place of what is left out."""
     if cells(text) > width:
-        kept = ""
-        for character in text:
-            if cells(kept) + _cells(character) > width - 1:
-                break
-            kept += character
-        text = kept + "…"
+        kept, used = 0, 0
+        while used + _cells(text[kept]) < width:
+            used += _cells(text[kept])
+            kept += 1
+        text = text[:kept] + "…"
     return text + " " * (width - cells(text))

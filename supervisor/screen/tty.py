@@ -56,7 +56,8 @@ class Output:
 
 @contextmanager
 def given_back(descriptor: int) -> Iterator[None]:
-    """The modes of the terminal are restored on every way out, a SIGTERM before the REPL listens included.
+    """The modes of the terminal are restored on every way out, a SIGTERM before the REPL listens included;
+    after that the handler that was there before is called, if there was one.
 
     Only for the main thread.  Where `descriptor` is no terminal nothing is done.
     """
@@ -64,18 +65,21 @@ def given_back(descriptor: int) -> Iterator[None]:
         yield
         return
     saved = termios.tcgetattr(descriptor)
+    before = {number: signal.getsignal(number) for number in LEAVING}
 
     def restore() -> None:
         with suppress(termios.error):  # the terminal may be gone
             termios.tcsetattr(descriptor, termios.TCSADRAIN, saved)
 
     def leave(number: int, frame: FrameType | None) -> None:
-        del frame
         restore()
+        if callable(earlier := before[signal.Signals(number)]):
+            earlier(number, frame)  # whoever started us takes something down as well
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    before = {number: signal.signal(number, leave) for number in LEAVING}
+    for number in LEAVING:
+        signal.signal(number, leave)
     try:
         yield
     finally:

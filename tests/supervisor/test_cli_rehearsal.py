@@ -1,6 +1,7 @@
 """The rehearsal: it checks itself without a person, notices what is broken, takes nothing of the user's."""
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -8,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from protocol.tools.catalog import decode
+from supervisor.exits import HUNG_UP
 from supervisor.rehearsal import check, play
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
 from supervisor.rehearsal.tour import ANSWER, KNOWN, LABEL, script
 from tests.product import COMMAND, SECONDS, Product
 from tests.pseudo_terminal import PseudoTerminal
+from tests.supervisor.terminal import Terminal
 
 
 @pytest.fixture
@@ -95,6 +98,19 @@ def test_a_rehearsal_that_is_told_to_end_takes_its_stage_down(product: Product, 
         terminal.signal(signal.SIGTERM)
         assert terminal.ended() in (143, -signal.SIGTERM)
     assert list(scratch.iterdir()) == []
+
+
+def test_a_rehearsal_whose_terminal_is_closed_ends_quietly_and_takes_its_stage_down(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environ = {name: None for name in os.environ if name.startswith("AGENT_") or name == "DEEPSEEK_API_KEY"}
+    kept = {"TMPDIR": str(scratch), "XDG_CONFIG_HOME": str(tmp_path), "AGENT_HOME": str(tmp_path / "home")}
+    with Terminal("supervisor", [], {**environ, **kept}) as terminal:
+        terminal.wait_for("You 1 ❯ 0%")
+        terminal.vanish()
+        assert terminal.process.wait(SECONDS) == HUNG_UP
+    assert list(scratch.iterdir()) == []
+    assert not (tmp_path / "home").exists()
 
 
 def test_every_call_of_the_script_is_one_that_the_tools_take() -> None:

@@ -202,6 +202,9 @@ def test_the_scripted_server_is_a_command(product: Product) -> None:
         assert child.wait(SECONDS) == 0
     assert ROOT.exists()
     plan.write_text('{"steps": [{"txt": "Yes."}]}')
-    done = product.run("scripted-server", str(plan))
-    assert done.returncode == 2
-    assert "txt" in done.stderr
+    for arguments, words in (([str(plan)], "txt"), ([], "script"), ([str(plan), "--port", "x"], "--port")):
+        done = product.run("scripted-server", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("scripted-server: ")
+        assert done.stderr.count("\n") == 1
+        assert words in done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from protocol.events import Notice, ReplyRetried, SandboxReady, SessionStarted
-from supervisor.exits import StopError
+from supervisor.exits import TERMINATED, StopError
 from supervisor.rehearsal.play import shown
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.stage import set_up
@@ -165,6 +166,8 @@ def test_a_dumb_terminal_gets_no_glyph_that_nothing_could_erase(product: Product
 def test_the_early_glyph_is_erased_before_a_rehearsal_or_an_error(product: Product) -> None:
     with PseudoTerminal(COMMAND, product) as terminal:
         assert terminal.wait_for("REHEARSAL").startswith("❯ \r\x1b[KREHEARSAL")
+        terminal.signal(signal.SIGTERM)  # not killed, so that its stage is taken down
+        assert terminal.ended() == TERMINATED
     command = [*COMMAND, "--workspace", str(product.workspace / "missing")]
     with PseudoTerminal(command, product) as terminal:
         assert terminal.ended() == 2

@@ -328,6 +328,7 @@ def test_a_dumb_terminal_gets_no_escape_sequence_at_all(stage: Stage) -> None:
     terminal.wait_for("press Ctrl-C again to leave")
     terminal.send(CTRL_C)
     assert terminal.wait_for_exit() == 0
+    assert terminal.text().rstrip().rpartition("\n")[2].startswith("to go on: agent --resume")
     assert b"\x1b" not in terminal.raw
 
 
@@ -382,6 +383,24 @@ def test_a_terminal_of_ascii_gets_an_ascii_prompt(stage: Stage) -> None:
     terminal.wait_for("You 1 > 0%")
     terminal.send("hello\r")
     terminal.wait_for("you said hello", "You 2 >")
+
+
+GIVEN_BACK = """
+import os, pty, signal, sys
+from supervisor.screen.tty import given_back
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))
+try:
+    with given_back(pty.openpty()[1]):
+        os.kill(os.getpid(), signal.SIGTERM)
+finally:
+    print("taken down")
+"""
+
+
+def test_a_sigterm_before_the_repl_listens_is_also_heard_by_who_started_it() -> None:
+    """A rehearsal does, and has a stage to take down."""
+    done = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (7, "taken down\n"), done.stderr
 
 
 def test_what_is_typed_in_an_ascii_locale_is_still_what_the_session_gets(stage: Stage) -> None:

@@ -25,6 +25,12 @@ def test_on_a_terminal_a_row_is_one_line() -> None:
     assert "a" * 200 in drawn([listed("a" * 200)], everything=False, columns=None)[1]
 
 
+def test_an_accent_of_its_own_takes_no_cell() -> None:
+    (_, row) = drawn([listed("e\u0301" * 100)], everything=False, columns=60)
+    assert cells(row) == 59  # the last cell stays free
+    assert row.endswith("e\u0301…")
+
+
 def test_what_is_not_shown_is_counted() -> None:
     lines = drawn([listed("x", here=False)], everything=False, columns=80)
     assert lines == [
