@@ -38,6 +38,7 @@ class Playing:
         self.played = 0
         self._cache = cache
         self._steps = deque(script.steps)
+        self._case: deque[Step] = deque()
         self._last = script.steps[-1] if script.steps and script.repeat_last else None
         self._prefix = Prefix()
 
@@ -68,8 +69,10 @@ class Playing:
         if not self._steps and accepted.last_role == "user":
             said = accepted.last_text.lower()
             fitting = (case for case in self.script.cases if case.match.lower() in said)
-            self._steps.extend(next((case.steps for case in fitting), ()))
-        step = self._steps[0] if self._steps else self._last
+            # What is left of a case that a turn did not play to its end is over with that turn.
+            self._case = deque(next((case.steps for case in fitting), ()))
+        queue = self._steps or self._case
+        step = queue[0] if queue else self._last
         if step is None:
             raise RefusedError(
                 Refusal(
@@ -84,6 +87,6 @@ class Playing:
                 f"the script {self.name!r} expects the last message to contain {step.expect!r} at step "
                 f"{self.played + 1}; it is {accepted.last_text[:SHOWN]!r}"
             )
-        if self._steps:
-            self._steps.popleft()
+        if queue:
+            queue.popleft()
         return step

@@ -1,6 +1,7 @@
 """What the scripted server was sent, byte for byte, and when."""
 
 import base64
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,7 +53,7 @@ class Recording:
     """All requests of a server, in memory and, if wanted, as JSON lines in a file."""
 
     def __init__(self, path: Path | None = None, *, keep_bodies: bool = True) -> None:
-        self._file: BinaryIO | None = None if path is None else path.open("ab", buffering=0)
+        self._file: BinaryIO | None = None if path is None else _opened(path)
         self._keep = keep_bodies
         self._requests: dict[str, list[Recorded]] = {}
         self._changed = trio.Event()
@@ -90,9 +91,17 @@ class Recording:
         self._changed = trio.Event()
 
 
+def _opened(path: Path) -> BinaryIO:
+    """To append to, for its owner alone: what is said to a model is nobody else's business."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab", 0)
+
+
 def _line(request: Recorded) -> bytes:
-    """`body` as text; as `body_base64` where it is not UTF-8."""
+    """`body` as text; as `body_base64` where it is not UTF-8.  The key stays out of the file."""
     fields: dict[str, object] = msgspec.structs.asdict(request)
+    fields["headers"] = [
+        (name, "[masked]" if name == "authorization" else value) for name, value in request.headers
+    ]
     try:
         fields["body"] = request.body.decode()
     except UnicodeDecodeError:

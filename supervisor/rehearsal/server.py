@@ -167,6 +167,9 @@ async def serve(
         recording.close()
 
 
+_LAST_PORT = 65_535
+
+
 class _Parser(argparse.ArgumentParser):
     """One that says in one line what is wrong."""
 
@@ -174,11 +177,18 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"scripted-server: {message}; agent scripted-server --help shows what there is\n")
 
 
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{number} is no port; a port is 1 to {_LAST_PORT}, 0 any free one")
+    return number
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The server as a program; also behind `agent scripted-server`."""
     parser = _Parser(prog="agent scripted-server", description="Play a script over HTTP as a model would.")
     parser.add_argument("script", type=Path, help="a script or several, as JSON or TOML")
-    parser.add_argument("--port", type=int, default=0, help="default: any free one")
+    parser.add_argument("--port", type=_port, default=0, help="default: any free one")
     parser.add_argument("--record", type=Path, help="append each request to this file as a line of JSON")
     parser.add_argument("--no-bodies", action="store_true", help="keep sizes and times only")
     options = parser.parse_args(argv)

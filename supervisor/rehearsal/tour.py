@@ -81,6 +81,10 @@ def _one(call: ScriptedCall, before: str, after: str) -> tuple[Step, Step]:
 
 _CASES = (
     Case(
+        "summarise this conversation now",
+        (Step(text="The user takes the guided tour of a rehearsal. Nothing is open."),),
+    ),
+    Case(
         "sandbox",
         _one(
             ScriptedCall("run_command", {"command": _SANDBOX}),

@@ -58,6 +58,23 @@ def test_the_program_prints_its_url_records_and_ends_when_told(script: Path, tmp
     assert base64.b64decode(second["body_base64"]) == odd
 
 
+def test_the_record_holds_no_key_and_is_its_owners_alone(script: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    with program(script, "--record", str(record)) as (child, url):
+        httpx.post(url + "/chat/completions", content=BODY, headers={"Authorization": "Bearer sk-secret"})
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(SECONDS) == 0
+    assert "sk-secret" not in record.read_text()
+    assert "[masked]" in record.read_text()
+    assert record.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_port_that_is_none_is_refused(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([str(script), "--port", "99999"])
+    assert "99999 is no port" in capsys.readouterr().err
+
+
 def test_the_program_ends_when_who_started_it_closes_its_stdin(script: Path) -> None:
     with program(script, "--no-bodies") as (child, url):
         assert httpx.get(url + "/models").json()["data"] == []
