@@ -60,15 +60,15 @@ def body_of(pairs: list[Pair]) -> bytes:
 
 @asynccontextmanager
 async def played(
-    home: Path, url: str, tell: Callable[[AnyEvent], None], id: str = ""
+    home: Path, url: str, tell: Callable[[AnyEvent], None], id: str = "", *, idle: float = 5.0
 ) -> AsyncIterator[tuple[Session, OpenConversation]]:
-    """A session over a new conversation, or the one with this id."""
+    """A session over a new conversation, or the one with this id; `idle`: seconds until a stall is one."""
     store = open_conversation(home, id) if id else create(home, Path("/w"), "key")
     endpoint = Endpoint(
         base_url=url,
         connect_seconds=5.0,
         first_event_seconds=5.0,
-        idle_seconds=0.02,
+        idle_seconds=idle,
         trailer_seconds=0.02,
         tries=2,
         pause_seconds=0.001,

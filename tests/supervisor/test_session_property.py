@@ -202,7 +202,7 @@ async def play(place: Path, steps: list[Step], turns: list[tuple[Happening, bool
     }
     with trio.fail_after(30):
         async with serve(scripts) as server:
-            async with played(stage.home, server.url(), stage.tell) as (session, store):
+            async with played(stage.home, server.url(), stage.tell, idle=0.02) as (session, store):
                 for happening, compacts in turns:
                     await play_turn(stage, session, store, happening)
                     if compacts:
