@@ -62,7 +62,7 @@ def body_of(pairs: list[Pair]) -> bytes:
 async def played(
     home: Path, url: str, tell: Callable[[AnyEvent], None], id: str = "", *, idle: float = 5.0
 ) -> AsyncIterator[tuple[Session, OpenConversation]]:
-    """A session over a new conversation, or that with this id; a stalled reply is given up after `idle` s."""
+    """A session over a new conversation, or the one with this id; `idle`: seconds until a stall is one."""
     store = open_conversation(home, id) if id else create(home, Path("/w"), "key")
     endpoint = Endpoint(
         base_url=url,
