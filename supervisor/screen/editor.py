@@ -33,6 +33,9 @@ ESCAPE_SECONDS = 0.05
 CHORD_SECONDS = 0.15
 """How long Esc waits for a key of a chord such as Esc-Enter."""
 
+ENDS = ("\r", "\n")
+"""What Enter sends."""
+
 STOP_SECONDS = 2.0
 """How long the end waits for the thread; the modes of the terminal are restored in any case."""
 
@@ -107,6 +110,13 @@ class Editor:
         parser.feed(self._typed.decode(keys))
         parser.flush()
         store_typeahead(self._session.app.input, presses)
+
+    def take_back(self) -> str:
+        if self._session is None:
+            return ""
+        texts = [press.data for press in get_typeahead(self._session.app.input)]
+        typed = "".join(" " if text in ENDS else text for text in texts if text in ENDS or text.isprintable())
+        return " ".join(typed.split())
 
     def stop(self) -> None:
         with self._lock:

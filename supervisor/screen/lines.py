@@ -71,6 +71,10 @@ class Lines(Protocol):
         """Keys that were read between two prompts: the next prompt gets them first."""
         ...
 
+    def take_back(self) -> str:
+        """What was typed ahead, as text without its line ends; the next prompt does not get it."""
+        ...
+
     def stop(self) -> None:
         """Leave the prompt and end the thread.  Returns when the terminal has its modes back."""
         ...
@@ -171,6 +175,9 @@ class PlainLines:
 
     def type_ahead(self, keys: bytes) -> None:
         """Never called: between two prompts nothing is read."""
+
+    def take_back(self) -> str:
+        return ""
 
     def stop(self) -> None:
         self._asks.put(False)

@@ -184,7 +184,11 @@ class Repl:
             return words
         finally:
             self._interrupt = None
-        return words if finished.reason is StopReason.WITHDRAWN else ""
+        again = [words] if finished.reason is StopReason.WITHDRAWN else []
+        if finished.reason in (StopReason.WITHDRAWN, StopReason.INTERRUPTED):
+            # Who stops a turn doesn't mean lines that were typed ahead to be sent unseen.
+            again += filter(None, [self._lines.take_back()])
+        return " ".join(again)
 
     async def _command(self, session: Talk, command: Command) -> None:
         match command.name:

@@ -117,6 +117,20 @@ def test_a_turn_without_a_word_of_reply_is_withdrawn_into_the_editor(tmp_path: P
         terminal.wait_for("Yes, I am here.", "You 2 ❯")
 
 
+def test_what_was_typed_during_a_turn_that_is_stopped_comes_back_unsent(tmp_path: Path, url: str) -> None:
+    with agent(tmp_path, url) as terminal:
+        terminal.wait_for("You 1 ❯ 0%", "sandbox")
+        terminal.send("slow\r")
+        terminal.wait_for("slow words")
+        terminal.send("delete it all\r")
+        terminal.send(CTRL_C)
+        terminal.wait_for("[interrupted by the user]", "You 2 ❯ 0% delete it all")
+        terminal.send(CTRL_U + "hello\r")
+        terminal.wait_for("Yes, I am here.", "You 3 ❯")
+    said = [line["content"] for line in transcript(tmp_path) if line.get("role") == "user"]
+    assert said == ["slow", "hello"]
+
+
 def test_ctrl_c_while_the_connection_is_made_keeps_the_session(tmp_path: Path) -> None:
     """A server whose queue of connections is full: the client waits for the first packet."""
     with socket.socket() as deaf:
