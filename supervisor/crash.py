@@ -13,7 +13,7 @@ from pathlib import Path
 
 from supervisor.exits import StopError
 from supervisor.masks import Masks
-from supervisor.settings import Flags, load, read_key
+from supervisor.settings import Flags, current_directory, load, read_key
 from supervisor.version import VERSION
 
 SHOWN = 300
@@ -46,7 +46,7 @@ def _written(directory: Path, text: str) -> str:
 def _place() -> tuple[str | None, Path]:
     """Our key, and `crashes` in the state directory; the temporary directory where no settings can be had."""
     try:
-        settings = load(Flags(), os.environ, Path.cwd()).settings
+        settings = load(Flags(), os.environ, current_directory()).settings
     except (StopError, OSError):
         return os.environ.get("DEEPSEEK_API_KEY"), Path(tempfile.gettempdir())
     return read_key(settings, os.environ), settings.home / "crashes"

@@ -3,7 +3,6 @@
 What is *not* here: the session, signals and the clock (headless.py), and how bytes get out (flow.py).
 """
 
-import os
 from typing import assert_never
 
 import msgspec
@@ -42,14 +41,13 @@ class Front:
     def __init__(self, json: bool) -> None:
         self.out = Stdout()
         self._json = json
-        self._talks = os.isatty(2) and not json
         self._seq = 0
         self._conversation = ""
         self._task = ""
         self._turns = 0
         self._rounds = 0
         self._usage = Usage()
-        self._lacks: tuple[str, ...] = ()
+        self._lacks = ""
         """What the sandbox does not enforce, until somebody was told."""
         self._used_tools = False
 
@@ -95,8 +93,11 @@ class Front:
     def _print(self, event: AnyEvent) -> None:
         match event:
             case TurnFinished():
-                if event.text:
-                    self.out.write(encoded(event.text.rstrip("\n") + "\n", self.out.encoding))
+                text = event.text.rstrip("\n")
+                if event.reason in (StopReason.ANSWERED, StopReason.ROUNDS):
+                    self.out.write(encoded(text + "\n", self.out.encoding))
+                elif text:  # no answer, so it is not for whoever reads stdout
+                    report(text)
                 withdrawn = f"; the task was withdrawn: {self._task}"
                 if event.error:
                     complain(event.error + withdrawn * (event.reason is StopReason.WITHDRAWN))
@@ -105,18 +106,19 @@ class Front:
             case ReplyRetried():
                 complain(f"the reply is asked for again: {event.why}")
             case SandboxReady():
-                self._lacks = event.notes
+                self._lacks = f"sandbox {event.rung}: {'; '.join(event.notes)}" if event.notes else ""
                 self._warn()
             case ToolStarted():
                 self._used_tools = True
                 self._warn()
-            case ToolFinished() if self._talks:
-                report(f"  {event.name} · {event.display.summary}")
-            case ReplyFinished() if self._talks and event.kind == "narration" and event.text:
+            case ToolFinished():
+                failed = f" ({event.status})" if event.failed else ""
+                report(f"  {event.name}{failed} · {event.display.summary}")
+            case ReplyFinished() if event.kind == "narration" and event.text:
                 report(event.text.rstrip("\n"))
             case (
                 SessionStarted() | TurnStarted() | RoundStarted() | TextDelta() | ReasoningDelta()
-                | ReplyFinished() | ToolOutputDelta() | ToolFinished() | Compacted() | SessionClosed()
+                | ReplyFinished() | ToolOutputDelta() | Compacted() | SessionClosed()
             ):  # fmt: skip
                 pass
             case _ as never:
@@ -124,10 +126,9 @@ class Front:
 
     def _warn(self) -> None:
         """Say what the sandbox lacks, once, and only where a tool is used: else it matters to nobody."""
-        if self._used_tools:
-            for note in self._lacks:
-                complain(note)
-            self._lacks = ()
+        if self._used_tools and self._lacks:
+            complain(self._lacks)
+            self._lacks = ""
 
 
 def _visible(line: bytes) -> bytes:

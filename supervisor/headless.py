@@ -7,7 +7,6 @@ here: how events are written (front.py), how a session is built (wiring.py).
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import assert_never
 
@@ -38,7 +37,7 @@ from supervisor.flow import read_stdin
 from supervisor.front import Front
 from supervisor.options import NO_MODEL, RunOptions
 from supervisor.session.session import Session
-from supervisor.settings import Flags, Loaded, Settings, load, read_key
+from supervisor.settings import Flags, Loaded, Settings, current_directory, load, read_key
 from supervisor.streams import complain
 from supervisor.wiring import open_session
 
@@ -199,10 +198,7 @@ def _load(options: RunOptions) -> Loaded:
         timeout=options.timeout,
         max_tool_rounds=options.max_tool_rounds,
     )
-    cwd = Path()
-    with suppress(OSError):  # the current directory was removed; --workspace may still name another
-        cwd = Path.cwd()
-    loaded = load(flags, os.environ, cwd)
+    loaded = load(flags, os.environ, current_directory())
     if os.environ.get("AGENT_REHEARSAL"):  # set by the rehearsal for its child: the events say so
         return Loaded(msgspec.structs.replace(loaded.settings, rehearsal=True), loaded.notices)
     return loaded

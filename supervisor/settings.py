@@ -131,6 +131,14 @@ class Loaded(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
+def current_directory() -> Path:
+    """Where the program was started; a relative path that leads nowhere where that was removed."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
+
+
 def load(flags: Flags, environ: Mapping[str, str], cwd: Path) -> Loaded:
     """The settings of this process.  Raises SettingsError, or StopError for a missing workspace."""
     workspace = _workspace(flags.workspace, cwd)

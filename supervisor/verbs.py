@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import sys
-from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
@@ -77,11 +76,11 @@ def sessions(every: bool) -> int:
     """`agent sessions`: this project's conversations; `every`: those of other projects below."""
     _prepare()
     from supervisor.screen.sessions import drawn
-    from supervisor.settings import Flags, load
+    from supervisor.settings import Flags, current_directory, load
     from supervisor.store.listing import listing
 
     _imported()
-    settings = load(Flags(), os.environ, Path.cwd()).settings
+    settings = load(Flags(), os.environ, current_directory()).settings
     found = listing(settings.home, settings.project)
     columns = os.get_terminal_size(1).columns or None if os.isatty(1) else None
     for line in drawn(found, everything=every, columns=columns):
@@ -150,8 +149,8 @@ def _without_model(options: ReplOptions) -> "Loaded | None":
     """
     if options.base_url or any(os.environ.get(name) for name in ("AGENT_BASE_URL", "DEEPSEEK_API_KEY")):
         return None
-    from supervisor.settings import Flags, load, read_key
+    from supervisor.settings import Flags, current_directory, load, read_key
 
-    loaded = load(Flags(workspace=options.workspace), os.environ, Path.cwd())
+    loaded = load(Flags(workspace=options.workspace), os.environ, current_directory())
     has_model = loaded.settings.configured or read_key(loaded.settings, os.environ) is not None
     return None if has_model else loaded

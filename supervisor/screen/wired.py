@@ -4,14 +4,13 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from supervisor.harmless import harmless
 from supervisor.options import New, ReplOptions, Start
 from supervisor.screen.port import Prepared, Talk, Tell
-from supervisor.settings import Flags, Settings, load, read_key
+from supervisor.settings import Flags, Settings, current_directory, load, read_key
 from supervisor.wiring import open_session
 
 
@@ -19,7 +18,7 @@ from supervisor.wiring import open_session
 def wired(options: ReplOptions) -> Iterator[Prepared]:
     """The parts for these options.  Raises StopError for settings that can't be used."""
     flags = Flags(model=options.model, base_url=options.base_url, workspace=options.workspace)
-    loaded = load(flags, os.environ, Path.cwd())
+    loaded = load(flags, os.environ, current_directory())
     settings, key = loaded.settings, read_key(loaded.settings, os.environ)
     if options.rehearsal:
         # A script has no use for the user's key, so it isn't sent there.

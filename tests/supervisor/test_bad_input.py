@@ -1,5 +1,6 @@
 """Bad input: one clear line, the documented exit code, no traceback, and nothing half-written."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,17 @@ def test_a_settings_file_that_can_not_be_read(product: Product) -> None:
     place.mkdir()
     refused(product, NOWHERE, 2, [str(place), "can't be read"])
     assert not product.home.exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("sessions",), ("run", "Hello")])
+def test_a_current_directory_that_was_removed(product: Product, arguments: tuple[str, ...]) -> None:
+    product.workspace.rmdir()
+    command = ["sh", "-c", 'mkdir "$0"; cd "$0"; rmdir "$0"; exec "$@"', str(product.workspace), *COMMAND]
+    done = subprocess.run(
+        [*command, *arguments], env=product.environ, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    one_line(done.stderr, ["the workspace", "No such file or directory"])
 
 
 def test_a_missing_workspace(product: Product) -> None:

@@ -55,6 +55,7 @@ def test_a_task_of_four_rounds_does_what_the_script_says(server: ServerThread, p
     name = serve(server, product, *WORK)
     done = product.run("run", "Change it")
     assert (done.returncode, done.stdout) == (0, "It says **two** now: é ❯ 🙂\n")
+    assert "edit_file · edited 1 place" in done.stderr
     assert (product.workspace / "a.txt").read_text() == "one 2\n"
     assert (product.workspace / "ran").read_text() == "done\n"
     roles = [line["role"] for line in product.messages()]
@@ -108,7 +109,10 @@ def test_the_time_limit_is_exit_124_and_closes_the_turn(server: ServerThread, pr
     slow = Step(text="I wait.", calls=(ScriptedCall("run_command", {"command": "echo begun; sleep 60"}),))
     serve(server, product, slow)
     done = product.run("run", "--timeout", "1.5", "Wait")
-    assert done.returncode == 124
+    assert (done.returncode, done.stdout) == (124, "")
+    assert "I wait." in done.stderr
+    assert "run_command (cancelled)" in done.stderr
+    assert "time limit" in done.stderr
     messages = product.messages()
     assert [line["role"] for line in messages] == ["user", "assistant", "tool", "assistant"]
     assert "begun" in str(messages[2]["content"])
