@@ -38,10 +38,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Unknown:
-    """No command of ours; `nearest` is one that may have been meant, or empty."""
+    """No command of ours; `nearest` is one that may have been meant, or empty.  `extra`: words behind a
+    command that takes none."""
 
     name: str
     nearest: str = ""
+    extra: str = ""
 
 
 def meaning(line: str) -> Nothing | Say | Command | Unknown:
@@ -54,6 +56,8 @@ def meaning(line: str) -> Nothing | Say | Command | Unknown:
     if not text.startswith("/"):
         return Say(line.rstrip())
     name, _, argument = text[1:].partition(" ")
+    if name in COMMANDS and argument.strip() and not COMMANDS[name].startswith("["):
+        return Unknown(name, extra=argument.strip())
     if name in COMMANDS:
         return Command(name, argument.strip())
     return Unknown(name, next(iter(difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)), ""))
@@ -61,6 +65,9 @@ def meaning(line: str) -> Nothing | Say | Command | Unknown:
 
 def refusal(unknown: Unknown) -> str:
     """What is said of an unknown command."""
+    if unknown.extra:
+        line = f"//{unknown.name} {unknown.extra}"
+        return f"/{unknown.name} takes no words behind it  ({line} sends the line to the model)"
     meant = f"; did you mean /{unknown.nearest}?" if unknown.nearest else "; /help lists them"
     return f"there is no command /{unknown.name}{meant}  (//{unknown.name} sends the line to the model)"
 

@@ -62,6 +62,7 @@ def test_a_cropped_line_fits(line: str, width: int, wanted: str) -> None:
         ("//help me", Say("/help me")),
         ("/hlep", Unknown("hlep", "help")),
         ("/zzz", Unknown("zzz")),
+        ("/exit now", Unknown("exit", extra="now")),
         ("/", Unknown("")),
         ("/Help", Unknown("Help", "help")),
     ],
@@ -73,6 +74,7 @@ def test_a_line_is_a_turn_a_command_or_nothing(line: str, wanted: object) -> Non
 def test_an_unknown_command_is_named_with_the_nearest_or_the_way_to_all() -> None:
     assert "did you mean /help?" in refusal(Unknown("hlep", "help"))
     assert "/help lists them" in refusal(Unknown("zzz"))
+    assert "(//exit now sends the line" in refusal(Unknown("exit", extra="now"))
 
 
 @pytest.mark.parametrize(
