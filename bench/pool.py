@@ -1,4 +1,4 @@
-"""P9, P10, P23: a worker's birth, its memory, and how soon a cancelled call is over."""
+"""P9, P10, P15, P23: a worker's birth and memory, what a command costs, how soon a cancelled one ends."""
 
 import os
 import signal
@@ -30,6 +30,7 @@ REPEATS = 3
 _BIRTHS = 5
 _IDLE_WORKERS = 100
 _CANCELS = 20
+_COMMANDS = 100
 _QUIET_SECONDS = 0.2
 """Between a command's start and its cancellation."""
 
@@ -120,6 +121,32 @@ def p10_idle_worker() -> Measured:
     return ("P10 idle worker's own memory (1 of 100)", bound / 1e6, median(sizes) / 1e6, "MB", "<= 0.35")
 
 
+def nothing() -> None:
+    subprocess.run(["true"], check=True)
+
+
+def p15_command() -> Measured:
+    """A command that does nothing, in a confined worker, against a process that does nothing."""
+    bounds: list[float] = []
+    ours: list[float] = []
+
+    async def measure() -> None:
+        async with open_pool(policy(), Limits(), no_output, lambda event: None, environ=os.environ) as pool:
+            await pool.ready()
+            for number in range(_COMMANDS):
+                call = ToolCall(f"n{number}", "run_command", '{"command": "true"}')
+                begun = time.perf_counter()
+                nothing()
+                between = time.perf_counter()
+                await pool.run(call, lambda finished: None, lambda text: None)
+                bounds.append(between - begun)
+                ours.append(time.perf_counter() - between)
+
+    trio.run(measure)
+    added = median(ours) - median(bounds)
+    return ("P15 added by a confined command", median(bounds) * 1e3, added * 1e3, "ms", "<= 1.5 ms")
+
+
 def p23_cancel_in_a_tool() -> Measured:
     seconds: list[float] = []
 
@@ -157,4 +184,4 @@ def sleeping() -> list[int]:
     return [child.pid for child in me.children(recursive=True) if child.name() == "sleep"]
 
 
-ROWS = [p9_worker_ready, p10_idle_worker, p23_cancel_in_a_tool]
+ROWS = [p9_worker_ready, p10_idle_worker, p15_command, p23_cancel_in_a_tool]
