@@ -1,4 +1,4 @@
-"""P9, P10: a worker's birth and its memory."""
+"""P9, P10, P15: a worker's birth and its memory, and what a command in it costs."""
 
 import os
 import socket
@@ -16,15 +16,18 @@ import trio
 from bench.ground import ROOT, scratch
 from bench.row import Measured
 from protocol import wire
+from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from supervisor import machine
 from supervisor.pool.policy import default_policy
 from supervisor.pool.worker import Worker
+from supervisor.pool.workers import open_pool
 from supervisor.pool.zygote import Launch, Zygote
 
 REPEATS = 3
 _BIRTHS = 5
 _IDLE_WORKERS = 100
+_COMMANDS = 100
 
 
 def policy() -> SandboxPolicy:
@@ -116,4 +119,30 @@ def p10_idle_worker() -> Measured:
     return ("P10 idle worker's own memory (1 of 100)", bound / 1e6, median(sizes) / 1e6, "MB", "<= 0.35")
 
 
-ROWS = [p9_worker_ready, p10_idle_worker]
+def nothing() -> None:
+    subprocess.run(["true"], check=True)
+
+
+def p15_command() -> Measured:
+    """A command that does nothing, in a confined worker, against a process that does nothing."""
+    bounds: list[float] = []
+    ours: list[float] = []
+
+    async def measure() -> None:
+        async with open_pool(policy(), Limits(), no_output, lambda event: None, environ=os.environ) as pool:
+            await pool.ready()
+            for number in range(_COMMANDS):
+                call = ToolCall(f"n{number}", "run_command", '{"command": "true"}')
+                begun = time.perf_counter()
+                nothing()
+                between = time.perf_counter()
+                await pool.run(call, lambda finished: None, lambda text: None)
+                bounds.append(between - begun)
+                ours.append(time.perf_counter() - between)
+
+    trio.run(measure)
+    added = median(ours) - median(bounds)
+    return ("P15 added by a confined command", median(bounds) * 1e3, added * 1e3, "ms", "<= 1.5 ms")
+
+
+ROWS = [p9_worker_ready, p10_idle_worker, p15_command]

@@ -67,7 +67,7 @@ def end_marked(value: str, keep: Collection[int] = ()) -> int:
     deadline = time.monotonic() + _END_SECONDS
     while time.monotonic() < deadline:
         doomed = [pid for pid, found in _marked(_pids()) if found[0] == ours]
-        # A zombie has neither marker nor harm in it, and somebody may be waiting for it.
+        # A zombie has neither marker nor harm in it.
         doomed += [
             child
             for child in set(children(os.getpid())) - set(keep)
@@ -78,6 +78,8 @@ def end_marked(value: str, keep: Collection[int] = ()) -> int:
         if not doomed:
             break
         time.sleep(_PAUSE)
+    # What was dead before we looked, and became our child by its parent's death, is waited for by nobody.
+    _reap(child for child in set(children(os.getpid())) - set(keep) if os.getsid(child) != session)
     return len(ended)
 
 

@@ -7,7 +7,7 @@ from supervisor.front import Front
 
 LACKS = SandboxReady(rung="landlock", notes=("the network is not confined",))
 TOOL = ToolStarted(call_id="1", name="run_command", arguments="{}")
-LINE = "agent: the network is not confined\n"
+LINE = "agent: sandbox landlock: the network is not confined\n"
 
 
 def test_what_the_sandbox_lacks_is_said_once_and_only_where_a_tool_is_used(
