@@ -29,12 +29,11 @@ Request = dict[str, object]
 
 
 class Ended(NamedTuple):
-    """A child that has ended.  Seconds; `cpu` and `peak_mb` with all of its children that were waited for."""
+    """A child that has ended.  Seconds; `cpu` with all of its children that were waited for."""
 
     started_ns: int
     wall: float
     cpu: float
-    peak_mb: float
 
 
 @cache
@@ -127,7 +126,27 @@ def play(command: Sequence[str], env: Mapping[str, str], cwd: str | None = None)
         if child.returncode:
             said.seek(0)
             raise RuntimeError(f"{command[:3]} ended with {child.returncode}: {said.read()[-300:]!r}")
-    return Ended(started, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Ended(started, wall, usage.ru_utime + usage.ru_stime)
+
+
+_SMALL = """
+import os, sys
+child = os.fork()
+if not child:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(child, 0)
+print(usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def peak_mb(command: Sequence[str], env: Mapping[str, str]) -> float:
+    """Peak resident size of the largest process of a child that is run to its end.  It is started by a small
+    process, since a child counts the size that its parent had at the fork as its own."""
+    small = [sys.executable, "-I", "-S", "-c", _SMALL, *command]
+    done = subprocess.run(small, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    return int(done.stdout) * 1024 / 1e6
 
 
 def agent_run(url: str, task: str = "go", *options: str) -> list[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from statistics import median
 
-from bench.ground import Ended, agent_run, bare_run, environment, play, recorded, serving
+from bench.ground import agent_run, bare_run, environment, peak_mb, play, recorded, serving
 from bench.row import Measured
 
 REPEATS = 3
@@ -39,9 +39,9 @@ def p13_memory() -> Measured:
     against the bare loop's."""
     command = "printf '%10000s' x"
     with serving({"bare": script(command), "us": script(command)}) as (url, _):
-        bare: Ended = play(bare_run(f"{url}/bare"), environment())
-        us = play(_us(f"{url}/us"), environment())
-    return ("P13 memory after 200 results of 10 kB", bare.peak_mb, us.peak_mb, "MB", "<= 2")
+        bare = peak_mb(bare_run(f"{url}/bare"), environment())
+        us = peak_mb(_us(f"{url}/us"), environment())
+    return ("P13 memory after 200 results of 10 kB", bare, us, "MB", "<= 2")
 
 
 def _us(url: str) -> list[str]:
