@@ -6,7 +6,7 @@ from statistics import median
 from bench.ground import agent_run, bare_run, environment, peak_mb, play, recorded, serving
 from bench.row import Measured
 
-REPEATS = 3
+REPEATS = 5
 ROUNDS = 200
 EDGE = 20
 """Rounds at each end that are compared for growth."""
