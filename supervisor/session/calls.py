@@ -18,14 +18,12 @@ from protocol.events import AnyEvent, ToolFinished, ToolOutputDelta, ToolStarted
 from protocol.tools.catalog import TOOLS
 from supervisor.exits import StopError
 from supervisor.masks import Masks
+from supervisor.model.dialect import NO_OUTPUT
 
 UNUSABLE_IN_A_ROW = 3
 """Replies running with arguments that don't parse, after which the turn stops: the model is in a loop."""
 
 NOT_BEGUN = "not run: the turn was interrupted before this call began"
-
-NO_OUTPUT = "(no output)"
-"""Some servers refuse an empty result."""
 
 
 class Pool(Protocol):
@@ -128,12 +126,11 @@ class SessionTools:
         await self._pool.run(call, finished, lambda text: printed(stream.feed(text)))
 
     def _masked(self, display: Display) -> Display:
-        return Display(
-            self._masks.mask(display.summary),
-            self._masks.mask(display.preview),
-            self._masks.mask(display.diff),
-            display.path,
-            display.lines,
+        return msgspec.structs.replace(
+            display,
+            summary=self._masks.mask(display.summary),
+            preview=self._masks.mask(display.preview),
+            diff=self._masks.mask(display.diff),
         )
 
     def _told(self, call: ToolCall, end: wire.ToolFinished, size: int, seconds: float) -> None:

@@ -12,7 +12,8 @@ from protocol.display import Display
 from protocol.events import AnyEvent, ToolFinished
 from supervisor.exits import StopError
 from supervisor.masks import Masks
-from supervisor.session.calls import NO_OUTPUT, NOT_BEGUN, SessionTools, StopTurnError, batches
+from supervisor.model.dialect import NO_OUTPUT
+from supervisor.session.calls import NOT_BEGUN, SessionTools, StopTurnError, batches
 
 
 def call(id: str, name: str = "read_file", problem: str = "") -> ToolCall:
