@@ -72,7 +72,7 @@ async def with_zygote(use: Callable[[Zygote], Awaitable[None]]) -> None:
 
 
 async def born(zygote: Zygote, confined: SandboxPolicy) -> Worker:
-    worker = Worker(await zygote.fork(), no_output, lambda job, line: None)
+    worker = Worker(await zygote.fork(), no_output, lambda _: None)
     await worker.greet(confined, Limits())
     return worker
 

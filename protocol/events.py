@@ -31,7 +31,7 @@ class StopReason(Enum):
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """What all events share; the session fills `seq` in."""
+    """What all events share.  `seq` is filled in by who writes them out; 0 before that."""
 
     v: int = SCHEMA
     seq: int = 0

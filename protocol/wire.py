@@ -7,7 +7,7 @@ version.  Nothing here depends on the peer being local: file descriptors travel 
 by call id, and a peer without one sends output as frames.
 
     worker                         supervisor
-    Hello{min, max, build, pid} ->
+    Hello{min, max}             ->
                                 <- Welcome{version, policy, limits} | Nope{why}
     Ready{rung, notes}          ->
                                 <- RunTool{call_id, name, arguments}
@@ -54,7 +54,7 @@ class Status(Enum):
 
     DONE = "done"
     FAILED = "failed"
-    """The tool ran and says no: not found, not unique, exit code other than 0 is DONE with its code."""
+    """The tool ran and says no: not found, not unique.  A command's exit code other than 0 is DONE."""
     REFUSED = "refused"
     """Not run: bad arguments, outside the workspace, no sandbox."""
     TIMED_OUT = "timed out"
@@ -104,8 +104,6 @@ ToWorker = Welcome | Nope | RunTool | Cancel | OutputOpened | OutputRefused
 class Hello(Struct, frozen=True, tag="hello"):
     min: int
     max: int
-    build: str
-    pid: int
 
 
 class Ready(Struct, frozen=True, tag="ready"):

@@ -54,8 +54,7 @@ class Front:
     def tell(self, event: AnyEvent) -> None:
         """Show the event; numbered here, since the front has notices of its own."""
         self._seq += 1
-        if event.seq != self._seq:
-            event = msgspec.structs.replace(event, seq=self._seq)
+        event = msgspec.structs.replace(event, seq=self._seq)
         self._count(event)
         if self._json:
             line = encode(event)

@@ -1,7 +1,7 @@
 """A session without a person: one task, its answer or its events on stdout, and an exit code.
 
-As text, stdout gets the answer alone and stderr what the program has to say (where stderr is a terminal,
-also one line per tool call).  With `--json`, stdout gets every event, `session_closed` last.  What is *not*
+As text, stdout gets the answer alone and stderr what the program has to say: narration, a line per tool
+call, notices.  With `--json`, stdout gets every event, `session_closed` last.  What is *not*
 here: how events are written (front.py), how a session is built (wiring.py).
 """
 
@@ -14,11 +14,7 @@ import msgspec
 import trio
 
 from protocol.conversation import User
-from protocol.events import (
-    AnyEvent,
-    StopReason,
-    TurnFinished,
-)
+from protocol.events import AnyEvent, StopReason, TurnFinished
 from supervisor.exits import (
     ANSWERED,
     FAILED,

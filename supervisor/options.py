@@ -1,6 +1,6 @@
 """The options of `agent` as data, and a parser for the plain case that needs nothing but this file.
 
-`OPTIONS` is the one table: the parser below and the command line with help texts (supervisor/commands.py)
+`RUN_OPTIONS` is the one table: the parser below and the command line with help texts (supervisor/commands.py)
 are both built from it.  The parser returns None for whatever is not plain (help, an unknown flag, a bad
 number); then the other one takes over and words the error.  No msgspec here: a frozen dataclass costs the
 start of the REPL less.  What is *not* here: what the options mean for the settings (supervisor/settings.py).
@@ -59,9 +59,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One flag; its field is the flag as a Python name.
+    """One flag of `agent run`; its field is the flag as a Python name.
 
-    `bare`: `agent` without a command knows it; `run`: `agent run` does.
+    `bare`: `agent` without a command knows it too.
     """
 
     field: str
@@ -69,7 +69,6 @@ class Option:
     metavar: str
     help: str
     bare: bool = True
-    run: bool = True
 
     @property
     def flag(self) -> str:
@@ -80,7 +79,7 @@ class Option:
         return False if self.kind is Kind.SWITCH else None
 
 
-OPTIONS = (
+RUN_OPTIONS = (
     Option("model", Kind.TEXT, "NAME", "The model to ask for."),
     Option("base_url", Kind.TEXT, "URL", "The server's address, for instance http://127.0.0.1:8080/v1."),
     Option("workspace", Kind.TEXT, "DIR", "The directory to work in; otherwise the current one."),
@@ -97,8 +96,7 @@ OPTIONS = (
     Option("timeout", Kind.SECONDS, "S", "End the turn after so many seconds (exit 124).", bare=False),
     Option("max_tool_rounds", Kind.COUNT, "N", "Rounds with tools at most (exit 4 above).", bare=False),
 )
-RUN_OPTIONS = tuple(option for option in OPTIONS if option.run)
-BARE_OPTIONS = tuple(option for option in OPTIONS if option.bare)
+BARE_OPTIONS = tuple(option for option in RUN_OPTIONS if option.bare)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import trio
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
 from protocol.tools.catalog import TOOLS, schema
+from protocol.wire import JobEnded
 from supervisor.context.budget import Budget
 from supervisor.context.system_prompt import system_prompt
 from supervisor.exits import USAGE, StopError, first_stop
@@ -23,14 +24,13 @@ from supervisor.model.dialect import deepseek
 from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
-from supervisor.pool.events import JobEnded, PoolEvent, WorkerDied, WorkerReady
+from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.policy import default_policy
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
 from supervisor.session.rounds import Rounds
 from supervisor.session.session import Session
 from supervisor.session.summariser import Summariser
-from supervisor.session.telling import Teller
 from supervisor.settings import Settings
 from supervisor.store import conversations, listing
 from supervisor.store.conversations import OpenConversation
@@ -46,7 +46,7 @@ async def open_session(
     try:
         scratch = Scratch(settings.home, store.id)
         try:
-            async with _opened(settings, key, store, scratch, Teller(tell)) as session:
+            async with _opened(settings, key, store, scratch, tell) as session:
                 yield session
         except BaseExceptionGroup as group:  # of the nurseries in between
             stop = first_stop(group)
@@ -62,7 +62,11 @@ async def open_session(
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, key: str | None, store: OpenConversation, scratch: Scratch, tell: Teller
+    settings: Settings,
+    key: str | None,
+    store: OpenConversation,
+    scratch: Scratch,
+    tell: Callable[[AnyEvent], None],
 ) -> AsyncIterator[Session]:
     """The session over this conversation, and all that runs beside it."""
     endpoint = Endpoint(base_url=settings.base_url, key=key)
@@ -94,7 +98,7 @@ async def _opened(
         nursery.cancel_scope.cancel()
 
 
-def _begin(settings: Settings, store: OpenConversation, tell: Teller) -> None:
+def _begin(settings: Settings, store: OpenConversation, tell: Callable[[AnyEvent], None]) -> None:
     """Tell of the session and write its line.  Raises StoreError."""
     workspace, loaded = str(settings.workspace), store.loaded
     resumed = loaded.seq > 0

@@ -11,7 +11,7 @@ import pytest
 
 from protocol import events
 from supervisor import commands, exits
-from supervisor.options import OPTIONS, ReplOptions, RunOptions
+from supervisor.options import RUN_OPTIONS, ReplOptions, RunOptions
 from supervisor.rehearsal.script import Script, Step
 from supervisor.rehearsal.thread import ServerThread
 from supervisor.settings import Choices, Flags, load
@@ -146,5 +146,5 @@ def test_the_table_of_exit_codes_is_whole() -> None:
 def test_every_event_and_option_is_named() -> None:
     tags = [str(each.__struct_config__.tag) for each in events.AnyEvent.__args__]
     assert [tag for tag in tags if f"`{tag}`" not in TEXT] == []
-    flags = [option.flag for option in OPTIONS]
+    flags = [option.flag for option in RUN_OPTIONS]
     assert [flag for flag in flags if flag not in TEXT] == []

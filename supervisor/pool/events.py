@@ -1,29 +1,22 @@
-"""What the pool tells the session besides results."""
+"""What the pool tells the session besides results; the end of a background job as its worker told it."""
 
 from msgspec import Struct
 
-from protocol.wire import Ready
+from protocol.wire import JobEnded, Ready
 
 
-class WorkerReady(Struct, frozen=True, tag="worker-ready"):
+class WorkerReady(Struct, frozen=True):
     """Calls can run, or are refused for the reason in `ready.refuse_commands`."""
 
     ready: Ready
 
 
-class WorkerDied(Struct, frozen=True, tag="worker-died"):
+class WorkerDied(Struct, frozen=True):
     """`how`: a sentence for the user.  The next worker starts in the workspace and knows no jobs.
     Without `will_restart` calls are refused for a while; `how` says so."""
 
     how: str
     will_restart: bool
-
-
-class JobEnded(Struct, frozen=True, tag="job-ended"):
-    """A background job is over.  `line`: its id, command and how it ended."""
-
-    id: str
-    line: str
 
 
 PoolEvent = WorkerReady | WorkerDied | JobEnded

@@ -55,7 +55,9 @@ class Running:
 class Worker:
     """Takes over what `born` holds.  `live` runs as a task until the worker is gone."""
 
-    def __init__(self, born: Born, open_output: OpenOutput, job_ended: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, born: Born, open_output: OpenOutput, job_ended: Callable[[wire.JobEnded], None]
+    ) -> None:
         self.pid = born.pid
         self._pidfd = born.pidfd
         self._channel = Channel(born.wire)
@@ -126,11 +128,10 @@ class Worker:
             case wire.OpenOutput(call_id=call_id):
                 self._give_output(call_id)
             case wire.JobEnded():
-                ended = bounded_job(message)
                 self._jobs += 1
                 if self._jobs > _JOBS:
                     raise ChannelBrokenError(f"it told of the end of more than {_JOBS:,} jobs")
-                self._job_ended(ended.id, ended.line)
+                self._job_ended(bounded_job(message))
             case wire.Hello() | wire.Ready():
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
             case _:

@@ -17,7 +17,7 @@ from protocol.policy import Limits, Rung, SandboxPolicy
 from protocol.wire import Ready, Status, ToolFinished
 from supervisor import machine
 from supervisor.pool.channel import ChannelClosedError
-from supervisor.pool.events import JobEnded, PoolEvent, WorkerDied, WorkerReady
+from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.worker import OpenOutput, Running, Worker
 from supervisor.pool.zygote import Launch, NoWorkerError, Zygote, ended
 
@@ -191,7 +191,7 @@ class Pool:
         except NoWorkerError as error:
             self._lost(str(error))
             return
-        worker = Worker(born, self._open_output, lambda job, line: self._tell(JobEnded(job, line)))
+        worker = Worker(born, self._open_output, self._tell)
         tell: Callable[[str], None] = _nobody  # the session is over: that is no news
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_with, zygote, worker)

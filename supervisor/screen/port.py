@@ -38,7 +38,7 @@ class Talk(Protocol):
         """End the turn that runs, if one does."""
         ...
 
-    async def compact(self, focus: str = "") -> Compacted | None:
+    async def compact(self, focus: str = "") -> Compacted:
         """Replace the closed pairs by a summary.  Raises StopError or ModelError; then nothing changed."""
         ...
 

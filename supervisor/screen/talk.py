@@ -207,8 +207,7 @@ class Repl:
             self._interrupt = scope.cancel
             self._view.waits("compacting…  (Ctrl-C leaves everything as it is)")
             try:
-                if await session.compact(focus) is None:
-                    self._view.line("there is nothing to compact yet")
+                await session.compact(focus)
             except (StopError, ModelError) as failure:
                 self._view.line(str(failure), Tone.BAD)
             finally:

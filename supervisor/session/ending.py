@@ -7,8 +7,6 @@ only), nothing has happened, and the pair is withdrawn.
 from protocol.conversation import MODEL, PROGRAM, Answer, Text
 from protocol.turn import OpenTurn
 
-UNKNOWN_EFFECT = "interrupted; effect unknown, check before repeating"
-
 
 def closing(turn: OpenTurn, partial: str, call_began: bool, why: str) -> Answer | None:
     """The answer that closes the turn now, or None where it is to be withdrawn.

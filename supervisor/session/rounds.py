@@ -55,8 +55,6 @@ class Rounds:
         self.request = request
         self.budget = budget
         self.number = number
-        self.asked = 0
-        """Model calls of this session, compactions too (`round_seq`)."""
         self.usage = Usage()
         """Of this session."""
         self._chat = chat
@@ -131,7 +129,6 @@ class Rounds:
     ) -> Completion:
         """One model call of any kind: numbered, logged as sent and as settled.  Raises ModelError."""
         self.number += 1
-        self.asked += 1
         started = trio.current_time()
         body = request.body(tools=tools, volatile=volatile)
         used = self.budget.used(len(body))
@@ -183,11 +180,11 @@ class Rounds:
         now = trio.current_time()
         if self._text and now - self._written >= PARTIAL_SECONDS:
             self._written = now
-            self._log.partial(self.number, "".join(self._text), "")
+            self._log.partial(self.number, "".join(self._text))
 
     def _retried(self, why: str) -> None:
         if self._text:
-            self._log.partial(self.number, "", "")  # what was shown is void, after a kill too
+            self._log.partial(self.number, "")  # what was shown is void, after a kill too
         self._forget_partial()
         self._tell(ReplyRetried(why=why))
 

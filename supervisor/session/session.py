@@ -9,14 +9,8 @@ from collections.abc import Callable
 import trio
 from msgspec import Struct
 
-from protocol.conversation import Message, Note, Pair, Text, User, flatten, plain
-from protocol.events import (
-    AnyEvent,
-    Compacted,
-    StopReason,
-    TurnFinished,
-    TurnStarted,
-)
+from protocol.conversation import PROGRAM, Message, Note, Pair, Text, User, flatten, plain
+from protocol.events import AnyEvent, Compacted, StopReason, TurnFinished, TurnStarted
 from protocol.loop import run_turn
 from protocol.turn import Event, OpenTurn, State
 from supervisor.context import compaction
@@ -25,10 +19,11 @@ from supervisor.model.errors import ModelError
 from supervisor.model.request import Request
 from supervisor.session.backlog import Backlog
 from supervisor.session.calls import SessionTools, StopTurnError
-from supervisor.session.ending import UNKNOWN_EFFECT, closing
+from supervisor.session.ending import closing
 from supervisor.session.rounds import Rounds
 from supervisor.session.summariser import Summariser
 from supervisor.store.conversations import OpenConversation
+from supervisor.store.repair import UNKNOWN_EFFECT
 
 DISK_FAILED = "interrupted: the conversation could not be written to the disk"
 
@@ -88,7 +83,7 @@ class Session:
     def note(self, text: str) -> None:
         """A line by the program that the model is handed at the next boundary between rounds.  When no
         further round comes it is dropped."""
-        self._notes.append(Note((Text(f"[{text}]", "program"),)))
+        self._notes.append(Note((Text(f"[{text}]", PROGRAM),)))
 
     def interrupt(self, why: str = "interrupted by the user") -> None:
         """End the turn that runs, if one does; `say` returns soon after.  `why` stands in the answer."""

@@ -3,7 +3,7 @@
 from protocol.conversation import MODEL, PROGRAM, Answer, Text
 from protocol.turn import Event, OpenTurn
 
-RESULT = "interrupted; effect unknown, check before repeating"
+UNKNOWN_EFFECT = "interrupted; effect unknown, check before repeating"
 """What the model reads in place of the result that never came.  No call is run again by the program."""
 NO_ANSWER = "[interrupted before an answer]"
 CUT_ANSWER = "[interrupted: the program ended before the reply was complete]"
@@ -15,4 +15,4 @@ def close_interrupted(turn: OpenTurn, shown: str = "") -> list[Event]:
         answer = Answer((Text(shown, MODEL), Text(CUT_ANSWER, PROGRAM)))
     else:
         answer = Answer.by(PROGRAM, NO_ANSWER)
-    return turn.interrupt(RESULT, answer)
+    return turn.interrupt(UNKNOWN_EFFECT, answer)

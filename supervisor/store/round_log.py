@@ -39,12 +39,11 @@ class Sent(Struct, frozen=True, kw_only=True, tag_field="row", tag="sent"):
 
 
 class Partial(Struct, frozen=True, kw_only=True, tag_field="row", tag="partial"):
-    """All text of the reply that has arrived so far, and how many bytes of thinking."""
+    """All text of the reply that has arrived so far; empty where what was shown is void."""
 
     round: int
     turn: int | None
     text: str
-    reasoning_bytes: int = 0
     time: str = field(default_factory=now)
 
 
@@ -84,9 +83,8 @@ class RoundLog:
         self._turns = {row.round: row.turn}
         self._write(row)
 
-    def partial(self, round: int, text: str, reasoning: str) -> None:
-        size = len(reasoning.encode("utf-8", "replace"))
-        self._write(Partial(round=round, turn=self._turns.get(round), text=text, reasoning_bytes=size))
+    def partial(self, round: int, text: str) -> None:
+        self._write(Partial(round=round, turn=self._turns.get(round), text=text))
 
     def settled(self, row: Settled) -> None:
         self._write(row)

@@ -155,13 +155,11 @@ class Scripted:
             self._tell(TextDelta(text=text))
         self._tell(ReplyFinished(kind="answer", text=text, round=2))
 
-    async def compact(self, focus: str = "") -> Compacted | None:
+    async def compact(self, focus: str = "") -> Compacted:
         if focus == "forever":
             await trio.sleep_forever()
         if focus == "never":
             raise StopError("there is nothing to compact yet")
-        if focus == "nothing":
-            return None
         done = Compacted(pairs=3, before=40_000, after=2_000)
         self._tell(done)
         return done

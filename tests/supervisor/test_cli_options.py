@@ -10,7 +10,6 @@ from supervisor import commands
 from supervisor.exits import USAGE, StopError
 from supervisor.options import (
     BARE_OPTIONS,
-    OPTIONS,
     RUN_OPTIONS,
     Continue,
     Fork,
@@ -96,7 +95,7 @@ def test_the_plain_parser_of_run_agrees_with_the_other_or_steps_back(arguments: 
     assert plain is None or plain == by_typer(["run", *arguments])
 
 
-WORDS = [option.flag for option in OPTIONS] + [
+WORDS = [option.flag for option in RUN_OPTIONS] + [
     "task",
     "7",
     "2.5",

@@ -10,8 +10,8 @@ import trio
 
 from protocol.conversation import ToolCall
 from protocol.policy import Limits
-from protocol.wire import Status, ToolFinished
-from supervisor.pool.events import JobEnded, WorkerDied, WorkerReady
+from protocol.wire import JobEnded, Status, ToolFinished
+from supervisor.pool.events import WorkerDied, WorkerReady
 from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, some

@@ -24,7 +24,7 @@ from supervisor.pool.worker import Running, Worker
 from supervisor.pool.zygote import Born, NoWorkerError, ended
 from supervisor.store.disk import StoreError
 
-HELLO = wire.encode(wire.Hello(1, 1, "", 1))
+HELLO = wire.encode(wire.Hello(1, 1))
 READY = wire.encode(wire.Ready(Rung.OFF))
 POLICY = SandboxPolicy("/")
 
@@ -39,8 +39,8 @@ class Peer:
         wire_, self.wire = channel.pair(socket.SOCK_STREAM)
         descriptors, self.descriptors = channel.pair(socket.SOCK_SEQPACKET)
         born = Born(self.process.pid, os.pidfd_open(self.process.pid), wire_, descriptors)
-        self.jobs: list[tuple[str, str]] = []
-        self.worker = Worker(born, self.open_output, lambda job, line: self.jobs.append((job, line)))
+        self.jobs: list[wire.JobEnded] = []
+        self.worker = Worker(born, self.open_output, self.jobs.append)
         self.wire.settimeout(5)
 
     def open_output(self, call_id: str) -> tuple[str, int]:
@@ -97,7 +97,7 @@ async def greeted(peer: Peer, *said: bytes) -> wire.Ready:
 
 async def test_versions_that_do_not_meet_are_named_to_both(peer: Peer) -> None:
     with pytest.raises(NoWorkerError, match="versions 7 to 9 of the protocol"):
-        await greeted(peer, wire.encode(wire.Hello(7, 9, "", 1)))
+        await greeted(peer, wire.encode(wire.Hello(7, 9)))
     assert isinstance(wire.decode_to_worker(peer.hear()), wire.Nope)
 
 
@@ -163,7 +163,7 @@ async def test_what_a_worker_says_of_calls_that_it_does_not_have_is_passed_over(
     assert refused == wire.OutputRefused("z", "this call can have no more files")
     assert running.finished is not None
     assert running.finished.text == "mine"
-    assert peer.jobs == [("j1", "over")]
+    assert peer.jobs == [wire.JobEnded("j1", "over")]
 
 
 async def test_the_files_of_one_call_are_counted(peer: Peer) -> None:
@@ -225,7 +225,7 @@ async def test_what_a_worker_says_is_cut_to_what_one_that_is_well_says(peer: Pee
     assert len(running.finished.text.encode()) < Limits().result_cap_bytes + 100
     assert running.finished.text.endswith("[cut: the worker sent 6,000,000 bytes where 32,000 are allowed]")
     assert len(printed[0]) == BLOCK
-    assert [len(text) for text in peer.jobs[0]] == [LINE, LINE]
+    assert (len(peer.jobs[0].id), len(peer.jobs[0].line)) == (LINE, LINE)
 
 
 async def test_a_worker_that_tells_of_jobs_without_end_is_broken(peer: Peer) -> None:

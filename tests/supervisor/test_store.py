@@ -211,7 +211,7 @@ def test_a_missing_result_reads_interrupted_and_nothing_is_run_again(tmp_path: P
 def test_a_line_that_was_never_answered_is_kept_after_a_kill(tmp_path: Path) -> None:
     opened = left_open(tmp_path)
     opened.rounds.sent(sent(1))
-    opened.rounds.partial(1, "", "only thinking so far")
+    opened.rounds.partial(1, "")
     again = reopened(tmp_path, opened)
     assert again.loaded.conversation.pairs[0].user == LINE
     assert again.loaded.conversation.pairs[0].answer == Answer.by("program", "[interrupted before an answer]")
@@ -221,8 +221,8 @@ def test_a_line_that_was_never_answered_is_kept_after_a_kill(tmp_path: Path) -> 
 def test_a_reply_that_was_being_shown_is_kept_as_interrupted(tmp_path: Path) -> None:
     opened = left_open(tmp_path)
     opened.rounds.sent(sent(1))
-    opened.rounds.partial(1, "It is", "")
-    opened.rounds.partial(1, "It is half", "")
+    opened.rounds.partial(1, "It is")
+    opened.rounds.partial(1, "It is half")
     again = reopened(tmp_path, opened)
     (pair,) = again.loaded.conversation.pairs
     assert pair.answer.parts == (Text("It is half", "model"), Text(repair.CUT_ANSWER, "program"))
@@ -233,7 +233,7 @@ def test_a_reply_that_was_being_shown_is_kept_as_interrupted(tmp_path: Path) -> 
 def test_a_reply_that_is_in_the_transcript_already_is_not_kept_twice(tmp_path: Path) -> None:
     opened = left_open(tmp_path)
     opened.rounds.sent(sent(1))
-    opened.rounds.partial(1, "I look", "")
+    opened.rounds.partial(1, "I look")
     opened.transcript.message(Calls(CALLS.calls, "I look first"), turn=1, round=1)
     again = reopened(tmp_path, opened)
     assert again.loaded.conversation.pairs[0].answer == Answer.by("program", "[interrupted before an answer]")
@@ -242,7 +242,7 @@ def test_a_reply_that_is_in_the_transcript_already_is_not_kept_twice(tmp_path: P
 def test_what_another_turn_showed_is_not_taken_for_this_one(tmp_path: Path) -> None:
     opened = left_open(tmp_path)
     opened.rounds.sent(sent(1, turn=None))
-    opened.rounds.partial(1, "a summary", "")
+    opened.rounds.partial(1, "a summary")
     again = reopened(tmp_path, opened)
     assert again.loaded.conversation.pairs[0].answer == Answer.by("program", "[interrupted before an answer]")
 
@@ -261,7 +261,7 @@ def test_a_torn_end_is_reported_and_the_turn_is_closed_all_the_same(tmp_path: Pa
 def test_a_copy_goes_on_under_another_id_while_the_original_is_in_use(tmp_path: Path) -> None:
     opened = left_open(tmp_path)
     opened.rounds.sent(sent(1))
-    opened.rounds.partial(1, "half", "")
+    opened.rounds.partial(1, "half")
     digest = opened.texts.put(b"system prompt")
     name, descriptor = opened.outputs.open("c1")
     os.write(descriptor, b"whole output")

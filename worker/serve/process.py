@@ -115,7 +115,7 @@ def serve(
 
 
 def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> NoReturn:
-    channel.send(Hello(VERSION_MIN, VERSION_MAX, "", os.getpid()))
+    channel.send(Hello(VERSION_MIN, VERSION_MAX))
     match channel.receive(HANDSHAKE_SECONDS):
         case Welcome(policy=policy, limits=limits):
             pass
