@@ -13,7 +13,8 @@ from pathlib import Path
 
 from supervisor.exits import StopError
 from supervisor.masks import Masks
-from supervisor.settings import Flags, current_directory, load, read_key
+from supervisor.places import current_directory
+from supervisor.settings import Flags, load, read_key
 from supervisor.version import VERSION
 
 SHOWN = 300

@@ -32,8 +32,9 @@ from supervisor.exits import (
 from supervisor.flow import read_stdin
 from supervisor.front import Front
 from supervisor.options import NO_MODEL, RunOptions
+from supervisor.places import current_directory
 from supervisor.session.session import Session
-from supervisor.settings import Flags, Loaded, Settings, current_directory, load, read_key
+from supervisor.settings import Flags, Loaded, Settings, load, read_key
 from supervisor.streams import complain
 from supervisor.wiring import open_session
 

@@ -1,15 +1,13 @@
 """Settings: flags beat the environment, that beats the project's file, that beats the user's file.
 
-    user's file     $XDG_CONFIG_HOME/polier/settings.toml (else ~/.config/polier/settings.toml)
-    project's file  .agent/settings.toml at the project's root
     environment     AGENT_HOME, AGENT_MODEL, AGENT_BASE_URL
 
-A project's file is a stranger's: only PROJECT_KEYS are read from it, the others are named in one notice and
-nothing is done with them.  Reading settings runs nothing and connects to nobody.  The key of the model's
-server is no setting: `read_key` takes it from the environment.  What a file may hold is in `Choices`.
+A project's file is a stranger's: only PROJECT_KEYS and, to lower them, PROJECT_KEYS_LOWER are read from it;
+the others are named in one notice and nothing is done with them.  Reading settings runs nothing and connects
+to nobody.  The key of the model's server is no setting: `read_key` takes it from the environment.  What a
+file may hold is in `Choices`.  What is *not* here: where the files and the state lie (places.py).
 """
 
-import hashlib
 import os
 import re
 import stat
@@ -24,6 +22,7 @@ from msgspec import Meta, Struct
 from protocol.policy import Limits
 from supervisor.exits import USAGE, StopError
 from supervisor.harmless import harmless_line
+from supervisor.places import home_of, project_file, project_of, user_file, workspace_of
 
 BUDGET_MAX = 500_000
 """Tokens.  What a request may use at most by default: beyond that, models lose track and rounds cost much."""
@@ -131,22 +130,14 @@ class Loaded(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-def current_directory() -> Path:
-    """Where the program was started; a relative path that leads nowhere where that was removed."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return Path()
-
-
 def load(flags: Flags, environ: Mapping[str, str], cwd: Path) -> Loaded:
     """The settings of this process.  Raises SettingsError, or StopError for a missing workspace."""
-    workspace = _workspace(flags.workspace, cwd)
+    workspace = workspace_of(flags.workspace, cwd)
     root, project = project_of(workspace)
     path = user_file(environ)
     user, text = _read(path)
     users = _check(user, str(path), text)
-    path = root / ".agent" / "settings.toml"
+    path = project_file(root)
     offered, text = _read(path)
     taken, ignored = _from_project(offered, users)
     _check(taken, str(path), text)
@@ -168,45 +159,6 @@ def read_key(settings: Settings, environ: Mapping[str, str]) -> str | None:
     if not key.isascii() or not key.isprintable():
         raise SettingsError(f"the key in {settings.key_env} has characters that can't be sent; set it anew")
     return key or None
-
-
-def project_of(workspace: Path) -> tuple[Path, str]:
-    """The real root of the project that holds this directory, and its key (hex).
-
-    The root is git's top level, found by looking for `.git` upwards (git is not run), else the directory.
-    """
-    real = workspace.resolve()
-    root = next((place for place in (real, *real.parents) if os.path.lexists(place / ".git")), real)
-    return root, hashlib.sha256(os.fsencode(root)).hexdigest()
-
-
-def user_file(environ: Mapping[str, str]) -> Path:
-    """The user's settings file.  The same place as platformdirs names, without the time to import it."""
-    return _base(environ, "XDG_CONFIG_HOME", ".config") / "polier" / "settings.toml"
-
-
-def home_of(environ: Mapping[str, str], cwd: Path) -> Path:
-    """The state directory: AGENT_HOME, else the platform's place for a user's data."""
-    if environ.get("AGENT_HOME"):
-        return cwd / Path(environ["AGENT_HOME"]).expanduser()
-    return _base(environ, "XDG_DATA_HOME", ".local/share") / "polier"
-
-
-def _base(environ: Mapping[str, str], variable: str, otherwise: str) -> Path:
-    named = environ.get(variable, "").strip()
-    return Path(named) if named else Path(environ.get("HOME") or Path.home()) / otherwise
-
-
-def _workspace(named: str | None, cwd: Path) -> Path:
-    path = cwd / Path(named or ".").expanduser()
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links
-        why = error.strerror if isinstance(error, OSError) else error
-        raise StopError(f"the workspace {path} can't be used: {why}; name a directory", USAGE) from error
-    if not real.is_dir():
-        raise StopError(f"the workspace {path} is not a directory", USAGE)
-    return real
 
 
 def _named(flags: Flags, environ: Mapping[str, str]) -> dict[str, object]:

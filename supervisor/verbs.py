@@ -75,8 +75,9 @@ def rehearse(check: bool) -> int:
 def sessions(every: bool) -> int:
     """`agent sessions`: this project's conversations; `every`: those of other projects below."""
     _prepare()
+    from supervisor.places import current_directory
     from supervisor.screen.sessions import drawn
-    from supervisor.settings import Flags, current_directory, load
+    from supervisor.settings import Flags, load
     from supervisor.store.listing import listing
 
     _imported()
@@ -149,7 +150,8 @@ def _without_model(options: ReplOptions) -> "Loaded | None":
     """
     if options.base_url or any(os.environ.get(name) for name in ("AGENT_BASE_URL", "DEEPSEEK_API_KEY")):
         return None
-    from supervisor.settings import Flags, current_directory, load, read_key
+    from supervisor.places import current_directory
+    from supervisor.settings import Flags, load, read_key
 
     loaded = load(Flags(workspace=options.workspace), os.environ, current_directory())
     has_model = loaded.settings.configured or read_key(loaded.settings, os.environ) is not None

@@ -44,8 +44,6 @@ class Completion(Struct, frozen=True):
     """As the server said it; empty where it never did."""
     usage: Usage | None = None
     """None where the server didn't count."""
-    model: str = ""
-    """The model that answered; it may be another name than the one asked for."""
 
 
 class StreamedError(Exception):
@@ -73,7 +71,6 @@ class Assembly:
         self.finish_reason = ""
         self.events = 0
         """Events that were parts of a reply."""
-        self._model = ""
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._had_reasoning = False
@@ -103,7 +100,6 @@ class Assembly:
                 choice = chunk.choices[0]
                 if choice.finish_reason:
                     self.finish_reason = choice.finish_reason
-                    self._model = chunk.model or ""
                 delta = choice.delta or choice.message
                 if delta is None:
                     continue
@@ -126,7 +122,7 @@ class Assembly:
         usage = self._usage.plain() if self._usage is not None else None
         calls = tuple(RawCall(call.id, call.name, "".join(call.arguments)) for call in self._calls)
         reasoning = "".join(self._reasoning) if self._had_reasoning else None
-        return Completion("".join(self._text), reasoning, calls, self.finish_reason, usage, self._model)
+        return Completion("".join(self._text), reasoning, calls, self.finish_reason, usage)
 
     def partial(self) -> Partial:
         """All that came, as the beginning of one."""

@@ -71,7 +71,6 @@ class Chunk(Struct, gc=False):
     choices: list[WireChoice] | None = None
     usage: WireUsage | None = None
     error: object = None
-    model: str | None = None
     object: str | None = None
 
 

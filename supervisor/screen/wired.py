@@ -9,8 +9,9 @@ import msgspec
 
 from supervisor.harmless import harmless
 from supervisor.options import New, ReplOptions, Start
+from supervisor.places import current_directory
 from supervisor.screen.port import Prepared, Talk, Tell
-from supervisor.settings import Flags, Settings, current_directory, load, read_key
+from supervisor.settings import Flags, Settings, load, read_key
 from supervisor.wiring import open_session
 
 

@@ -37,7 +37,6 @@ class Listed(Struct, frozen=True):
     time: float
     turns: int | None
     workspace: str
-    project: str
     here: bool
 
 
@@ -89,8 +88,8 @@ def _listed(directory: Path, id_: str, project: str | None) -> Listed | None:
         return None
     session = _session(head)
     here = session is not None and session.project == project
-    workspace, owner = (session.workspace, session.project) if session else ("", "")
-    return Listed(id_, title or "(no title)", seen.st_mtime, turns, workspace, owner, here)
+    workspace = session.workspace if session is not None else ""
+    return Listed(id_, title or "(no title)", seen.st_mtime, turns, workspace, here)
 
 
 def _session(head: bytes) -> SessionLine | None:

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
-from protocol.conversation import Answer, Conversation, Message, Pair, ToolResult, User, plain
+from protocol.conversation import Answer, Conversation, Message, Pair, ToolResult, User
 from protocol.turn import IllegalEventError, OpenTurn, State
 from supervisor.exits import StopError
 from supervisor.store import repair
@@ -29,7 +29,6 @@ from supervisor.store.lines import (
     StubLine,
     WithdrawnLine,
     encode,
-    title_of,
     to_message,
 )
 
@@ -42,8 +41,8 @@ class Loaded(Struct, frozen=True):
     """What a transcript holds.
 
     `spans`: first and last seq of each pair.  `turn`, `round`, `seq`: the last ones.  `open`: the messages of
-    a turn that was not closed; its number and the seq of its user line.  `workspace`, `project` and `model`
-    are those of the last session line.
+    a turn that was not closed; its number and the seq of its user line.  `workspace` and `project` are
+    those of the last session line.
     """
 
     conversation: Conversation
@@ -54,10 +53,8 @@ class Loaded(Struct, frozen=True):
     turn: int = 0
     round: int = 0
     seq: int = 0
-    title: str = ""
     workspace: str = ""
     project: str = ""
-    model: str = ""
     notices: tuple[str, ...] = ()
 
 
@@ -112,7 +109,6 @@ class _Reading:
         self._open: OpenTurn | None = None
         self._first = 0
         self._turn = self._round = self.seq = 0
-        self._title = ""
         self._session: SessionLine | None = None
         self._notices: list[str] = []
         self._unknown: dict[str, int] = {}
@@ -186,10 +182,8 @@ class _Reading:
             self._turn,
             self._round,
             self.seq,
-            self._title,
             session.workspace if session else "",
             session.project if session else "",
-            session.model if session else "",
             tuple(notices),
         )
 
@@ -225,7 +219,6 @@ class _Reading:
             repair.close_interrupted(self._open)
             self._close(self._open, line.seq - 1)
         self._open, self._first = OpenTurn(user, line.turn), line.seq
-        self._title = self._title or title_of(plain(user.parts))
 
     def _close(self, turn: OpenTurn, last: int) -> None:
         self._turn = max(self._turn, turn.number or 0)

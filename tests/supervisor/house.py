@@ -11,10 +11,11 @@ import trio
 from protocol.conversation import User
 from protocol.events import AnyEvent, TurnFinished
 from supervisor.options import New, Start
+from supervisor.places import project_of
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.server import ScriptedServer, serve
 from supervisor.session.session import Session
-from supervisor.settings import Settings, project_of
+from supervisor.settings import Settings
 from supervisor.wiring import open_session
 
 

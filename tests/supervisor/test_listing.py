@@ -37,7 +37,7 @@ def test_this_projects_conversations_come_first_and_then_the_newest(tmp_path: Pa
     found = listing(tmp_path, "here")
     assert [listed.id for listed in found] == [new, old, other]
     assert [listed.here for listed in found] == [True, True, False]
-    assert found[0] == Listed(new, "new", 1_700_000_000 - 10, 1, "/w", "here", here=True)
+    assert found[0] == Listed(new, "new", 1_700_000_000 - 10, 1, "/w", here=True)
     assert newest(tmp_path, "here") == new
     assert newest(tmp_path, "nowhere") is None
 

@@ -72,7 +72,7 @@ def test_pairs_come_back_with_their_spans_and_counters(path: Path) -> None:
     found = load(wrote(path, *exchange(1), *exchange(2)))
     assert found.spans == ((2, 5), (6, 9))
     assert (found.turn, found.round, found.seq) == (2, 4, 9)
-    assert (found.title, found.workspace, found.project, found.model) == ("ask 1", "/w", "key", "m")
+    assert (found.workspace, found.project) == ("/w", "key")
     assert found.conversation.pairs == parse([*exchange(1), *exchange(2)], [1] * 4 + [2] * 4).pairs
     assert found.notices == ()
 
@@ -141,7 +141,7 @@ def test_a_compaction_replaces_the_pairs_of_its_range(path: Path) -> None:
     assert [pair.turn for pair in found.conversation.pairs] == [None, 3]
     assert found.conversation.pairs[0] == summary
     assert found.spans == ((2, 9), (10, 13))
-    assert (found.turn, found.title) == (3, "ask 1")
+    assert found.turn == 3
 
 
 def test_the_latest_compaction_wins(path: Path) -> None:

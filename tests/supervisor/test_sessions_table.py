@@ -5,7 +5,7 @@ from supervisor.store.listing import Listed
 
 
 def listed(title: str, *, here: bool = True, turns: int | None = 3, id_: str = "k3vq7m2a") -> Listed:
-    return Listed(id_, title, 1_700_000_000.0, turns, "/home/me/src", "p", here)
+    return Listed(id_, title, 1_700_000_000.0, turns, "/home/me/src", here)
 
 
 def test_each_column_begins_in_the_same_cell_also_below_wide_characters() -> None:

@@ -11,16 +11,14 @@ import platformdirs
 import pytest
 
 from supervisor.exits import USAGE, StopError
+from supervisor.places import home_of, project_of, user_file
 from supervisor.settings import (
     Flags,
     Loaded,
     Settings,
     SettingsError,
-    home_of,
     load,
-    project_of,
     read_key,
-    user_file,
 )
 
 
