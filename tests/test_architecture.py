@@ -4,11 +4,14 @@ Directions of imports are checked by import-linter (contracts in pyproject.toml)
 """
 
 import ast
+import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from protocol.tools.catalog import TOOLS
 
 ROOT = Path(__file__).parents[1]
 HOUSES = ("protocol", "supervisor", "worker")
@@ -61,9 +64,13 @@ def test_a_package_file_holds_a_docstring_only(path: Path) -> None:
     assert len(ast.parse(path.read_text(encoding="utf-8")).body) == 1
 
 
-def test_every_room_stands_in_the_map() -> None:
+def the_map() -> str:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    listed = text[text.index("## Rooms") : text.index("## The journey")]
+    return text[text.index("## Rooms") : text.index("## The journey")]
+
+
+def test_every_room_stands_in_the_map() -> None:
+    listed = the_map()
     rooms = [
         f"{path.name}/" if path.is_dir() else path.name
         for house in ("supervisor", "worker")
@@ -72,6 +79,12 @@ def test_every_room_stands_in_the_map() -> None:
         or (path.suffix == ".py" and path.name != "__init__.py")
     ]
     assert [room for room in rooms if room not in listed] == []
+
+
+def test_every_file_stands_in_the_map() -> None:
+    listed = set(re.findall(r"\w+", the_map()))
+    inner = [path for path in FILES if path.stem != "__init__" and path.stem not in TOOLS]
+    assert [name(path) for path in inner if path.stem not in listed] == []
 
 
 def test_no_name_says_nothing() -> None:

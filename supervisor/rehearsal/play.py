@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import sys
 from contextlib import suppress
 
 from protocol.events import (
@@ -29,7 +30,7 @@ LOOK_SECONDS = 0.2
 
 def say(text: str = "") -> None:
     """One line or several on stdout, whatever its encoding.  Ends the program where the terminal is gone."""
-    left = encoded(text + "\n", None if os.environ.get("PYTHONIOENCODING") is None else "ascii")
+    left = encoded(text + "\n", getattr(sys.stdout, "encoding", None))
     while left:
         try:
             left = left[os.write(1, left) :]

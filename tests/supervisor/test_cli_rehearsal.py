@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from protocol.tools.catalog import decode
 from supervisor.exits import HUNG_UP
+from supervisor.harmless import for_stream
 from supervisor.rehearsal import check, play
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
 from supervisor.rehearsal.tour import ANSWER, KNOWN, LABEL, script
@@ -155,3 +157,16 @@ def test_bare_agent_at_a_terminal_plays_it_and_answers_what_is_typed(product: Pr
         terminal.wait_for("To get a real one")
         assert terminal.ended() == 0
     assert not product.home.exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_the_rehearsal_speaks_the_encoding_of_its_terminal(encoding: str) -> None:
+    line = "❯ it says … ä"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from supervisor.rehearsal.play import say; say({line!a})"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+        timeout=SECONDS,
+    )
+    assert done.stdout.decode(encoding) == for_stream(line, encoding) + "\n"
