@@ -22,7 +22,6 @@ NO_OUTPUT = "(no output)"
 class Dialect(Struct, frozen=True, kw_only=True):
     """How one provider wants its requests."""
 
-    name: str
     echo_reasoning: bool
     """Whether assistant messages carry `reasoning_content`."""
     options: tuple[tuple[str, object], ...] = ()
@@ -30,14 +29,11 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
 
 DEEPSEEK = Dialect(
-    name="deepseek",
     echo_reasoning=True,
     options=(("thinking", {"type": "enabled"}), ("reasoning_effort", "high")),
 )
 
-DEEPSEEK_NOT_THINKING = Dialect(
-    name="deepseek", echo_reasoning=False, options=(("thinking", {"type": "disabled"}),)
-)
+DEEPSEEK_NOT_THINKING = Dialect(echo_reasoning=False, options=(("thinking", {"type": "disabled"}),))
 
 
 def deepseek(*, thinking: bool) -> Dialect:

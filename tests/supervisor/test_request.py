@@ -59,7 +59,7 @@ def test_every_assistant_message_carries_its_reasoning_and_an_empty_one_where_th
 
 
 def test_a_dialect_without_echo_sends_no_reasoning() -> None:
-    plain = Dialect(name="plain", echo_reasoning=False)
+    plain = Dialect(echo_reasoning=False)
     assert wire(Answer((Text("4", "model"),), "Hm."), plain) == {"role": "assistant", "content": "4"}
 
 

@@ -11,6 +11,7 @@ from protocol.policy import Limits, SandboxPolicy
 from protocol.tools.jobs import Jobs
 from protocol.tools.run_command import RunCommand
 from worker.call import Call, Desk, Outcome, ToolError
+from worker.sandbox import prctl
 from worker.tools import jobs, run_command
 
 
@@ -68,7 +69,8 @@ class CommandDesk:
 
 @contextmanager
 def command_desk(tmp: Path, limits: Limits | None = None) -> Iterator[CommandDesk]:
-    """The desk; at the end all its jobs are stopped."""
+    """The desk, in a process that adopts orphans as a worker does; at the end all its jobs are stopped."""
+    prctl.adopt_orphans()
     for name in ("workspace", "tmp", "output"):
         (tmp / name).mkdir()
     policy = SandboxPolicy(

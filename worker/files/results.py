@@ -47,6 +47,6 @@ def preview(text: str) -> str:
     return "\n".join(head)
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, one: str) -> str:
     """ "1 line", "2 lines"."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number} {one if number == 1 else one + 's'}"

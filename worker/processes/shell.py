@@ -10,7 +10,6 @@ The shell has a session and a process group of its own and no terminal.  Not her
 """
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -55,9 +54,6 @@ def _start_text(script: int, cwd: str, place: str) -> str:
         f"{_TELL}; exit $POLIER_STATUS"
     )
 
-
-_PR_SET_CHILD_SUBREAPER = 36
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 _NO_EDITOR = "echo 'there is no editor here: pass the text by an option or a file' >&2; false"
 
@@ -147,9 +143,9 @@ class Shell:
 def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input: bool) -> Shell:
     """Run the script.  `environment` is all that it gets, beside FIXED and PWD.  Raises OSError.
 
-    Its TMPDIR is where the shell leaves word of its last directory.
+    Its TMPDIR is where the shell leaves word of its last directory.  What outlives its parent becomes ours,
+    not init's, since a worker adopts orphans (serve/process.py).
     """
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what outlives its parent becomes ours, not init's
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         output, out = os.pipe2(os.O_CLOEXEC)
         ours.callback(os.close, output)
