@@ -146,7 +146,7 @@ class Notice(Event, frozen=True, kw_only=True, tag="notice"):
 
 
 class Compacted(Event, frozen=True, kw_only=True, tag="compacted"):
-    """Calibrated tokens of the conversation before and after, and how many pairs were replaced."""
+    """Calibrated tokens of the next request before and after, and how many pairs were replaced."""
 
     pairs: int
     before: int

@@ -19,6 +19,9 @@ NO_MODEL = (
     "(or AGENT_BASE_URL), or see how it works without one: agent rehearse"
 )
 
+REHEARSAL = "REHEARSAL: a script plays the model's part"
+"""Stands on every screen of a rehearsal, whichever room draws it."""
+
 Value = str | float | int | bool | None
 Values = dict[str, Value]
 

@@ -1,7 +1,7 @@
 """Text for the standard streams, and plain lines on stderr, so that no encoding or closed stream can fail.
 
 stderr is written by descriptor, past Python's buffer, so that nothing is left to fail at exit.  What is
-*not* here: stdout and stdin beside an event loop (flow.py), and which lines are written (headless.py).
+*not* here: stdout and stdin beside an event loop (flow.py), and which lines are written (front.py).
 """
 
 import os

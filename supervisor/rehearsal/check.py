@@ -16,9 +16,10 @@ from protocol.events import AnyEvent, ReplyFinished, SandboxReady, ToolFinished,
 from protocol.policy import Rung
 from supervisor.exits import ANSWERED, FAILED
 from supervisor.machine import children
+from supervisor.options import REHEARSAL
 from supervisor.rehearsal.play import say, say_how_to_go_on
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
-from supervisor.rehearsal.tour import ANSWER, FILES, LABEL, RIGHT, TASK_ROUNDS, VERDICT, WRONG
+from supervisor.rehearsal.tour import ANSWER, FILES, RIGHT, TASK_ROUNDS, VERDICT, WRONG
 
 GONE_SECONDS = 2.0
 """How long what a session started may take to be gone after it; it needs a few hundredths of a second."""
@@ -48,7 +49,7 @@ Check = tuple[str, Callable[[Stage, Played], str]]
 
 def run() -> int:
     """Play and verify; one line per check.  0 when all is well, else 1."""
-    say(LABEL)
+    say(REHEARSAL)
     with set_up() as stage:
         played = Played()
         for event in play_task(stage):

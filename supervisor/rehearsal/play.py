@@ -17,8 +17,9 @@ from protocol.events import (
     TurnStarted,
 )
 from supervisor.exits import FAILED, HUNG_UP
+from supervisor.options import REHEARSAL
 from supervisor.rehearsal.stage import Played, Stage, play_task
-from supervisor.rehearsal.tour import KNOWN, LABEL
+from supervisor.rehearsal.tour import KNOWN
 from supervisor.streams import encoded
 
 LOCAL_SERVERS = {11434: "Ollama", 8080: "llama.cpp", 8000: "vLLM", 1234: "LM Studio"}
@@ -42,7 +43,7 @@ def say(text: str = "") -> None:
 
 def run(stage: Stage) -> int:
     """Play the task and show it; the exit code."""
-    say(LABEL)
+    say(REHEARSAL)
     say("The task is real, and so are the files, the worker and its sandbox; only the model is a script.")
     for event in play_task(stage):
         if isinstance(event, Played):
@@ -80,7 +81,7 @@ def shown(event: AnyEvent) -> list[str]:
 def say_how_to_go_on() -> None:
     """What to set to get a real model."""
     say()
-    say(f"{LABEL}. To get a real one:")
+    say(f"{REHEARSAL}. To get a real one:")
     say("  export DEEPSEEK_API_KEY=...                  then: agent")
     say("  agent --base-url URL --model NAME            any compatible server")
     for port, name in local_servers().items():

@@ -6,8 +6,6 @@ found, `expect` makes the server refuse to go on if the result says something el
 
 from supervisor.rehearsal.script import Case, Script, ScriptedCall, Step
 
-LABEL = "REHEARSAL: a script plays the model's part"
-
 TASK = "`bash check.sh` says that total.sh is wrong. Find out why, mend it, and run the check again."
 
 FILES = {

@@ -23,12 +23,9 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from supervisor.screen.lines import HINT, Leave, Line, Outbox, Outcome, Presses
+from supervisor.screen.lines import ESCAPE_SECONDS, HINT, Leave, Line, Outbox, Outcome, Presses
 from supervisor.screen.prompt import Fragments
 from supervisor.screen.tty import Output, hush
-
-ESCAPE_SECONDS = 0.05
-"""How long a lone Esc waits for the rest of a sequence; prompt_toolkit's 0.5 s feel like a hang."""
 
 CHORD_SECONDS = 0.15
 """How long Esc waits for a key of a chord such as Esc-Enter."""

@@ -18,6 +18,9 @@ from supervisor.screen.tty import Output
 PRESS_AGAIN = 2.0
 """Seconds within which a second Ctrl-C at an empty prompt leaves."""
 
+ESCAPE_SECONDS = 0.05
+"""How long a lone Esc waits for the rest of a sequence; prompt_toolkit's 0.5 s feel like a hang."""
+
 HINT = "press Ctrl-C again to leave, or Ctrl-D"
 
 

@@ -14,9 +14,6 @@ GREY = "#8a8a8a"
 AMBER = "#ffaf00"
 RED = "#ff5f5f"
 
-REHEARSAL = "REHEARSAL: a script plays the model's part"
-"""Stands on every screen of a rehearsal."""
-
 Fragments = list[tuple[str, str]]
 """Style and text, as prompt_toolkit takes them."""
 

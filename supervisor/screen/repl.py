@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from supervisor.exits import INTERRUPTED
 from supervisor.harmless import for_stream
-from supervisor.options import ReplOptions
+from supervisor.options import REHEARSAL, ReplOptions
 from supervisor.screen.lines import Lines, PlainLines
-from supervisor.screen.prompt import REHEARSAL, Fragments, Shown
+from supervisor.screen.prompt import Fragments, Shown
 from supervisor.screen.tones import Terminal, terminal_of
 from supervisor.screen.tty import Output, given_back
 

@@ -18,7 +18,7 @@ from protocol.events import StopReason
 from supervisor.exits import HUNG_UP, TERMINATED, StopError, first_stop
 from supervisor.model.errors import ModelError
 from supervisor.screen import report
-from supervisor.screen.lines import Leave, Line, Lines, Outcome
+from supervisor.screen.lines import ESCAPE_SECONDS, Leave, Line, Lines, Outcome
 from supervisor.screen.port import Open, Prepared, Talk
 from supervisor.screen.prompt import Shown
 from supervisor.screen.slash import Command, Nothing, Say, Unknown, help_lines, meaning, refusal
@@ -28,9 +28,6 @@ from supervisor.screen.view import View
 
 ESCAPE = b"\x1b"
 CTRL_C = b"\x03"
-
-ESCAPE_SECONDS = 0.05
-"""How long a lone Esc waits for the rest of a sequence."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXITS: dict[int, int] = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}

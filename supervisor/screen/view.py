@@ -26,9 +26,9 @@ from protocol.events import (
     TurnFinished,
     TurnStarted,
 )
+from supervisor.options import REHEARSAL
 from supervisor.screen import calls
 from supervisor.screen.cells import crop
-from supervisor.screen.prompt import REHEARSAL
 from supervisor.screen.stream import OpenText, Size
 from supervisor.screen.tones import Terminal, Tone
 

@@ -1,4 +1,4 @@
-"""Fixed texts of requests, each kept once by its digest: system prompts, tools' schemas, tails."""
+"""Fixed texts of requests, each kept once by its digest: what stands before and behind the messages."""
 
 import hashlib
 import os

@@ -12,9 +12,10 @@ import pytest
 from protocol.tools.catalog import decode
 from supervisor.exits import HUNG_UP
 from supervisor.harmless import for_stream
+from supervisor.options import REHEARSAL
 from supervisor.rehearsal import check, play
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
-from supervisor.rehearsal.tour import ANSWER, KNOWN, LABEL, script
+from supervisor.rehearsal.tour import ANSWER, KNOWN, script
 from tests.product import COMMAND, SECONDS, Product
 from tests.pseudo_terminal import PseudoTerminal
 from tests.supervisor.terminal import Terminal
@@ -29,7 +30,7 @@ def test_the_check_passes_and_says_what_it_saw(product: Product) -> None:
     done = product.run("rehearse", "--check", environ={"DEEPSEEK_API_KEY": "sk-of-the-user-0123456789"})
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == LABEL
+    assert lines[0] == REHEARSAL
     assert sum(line.startswith("  ok  ") for line in lines) == len(check.CHECKS)
     assert f"The answer: {ANSWER}" in lines
     assert any("DEEPSEEK_API_KEY" in line for line in lines)
@@ -40,7 +41,7 @@ def test_the_check_passes_and_says_what_it_saw(product: Product) -> None:
 def test_without_a_terminal_the_task_is_shown_and_nothing_is_waited_for(product: Product) -> None:
     done = product.run("rehearse")
     assert done.returncode == 0
-    for words in (LABEL, "read_file · ", "+    echo $(( $1 + $2 ))", "total 2 3 = 5: right", ANSWER):
+    for words in (REHEARSAL, "read_file · ", "+    echo $(( $1 + $2 ))", "total 2 3 = 5: right", ANSWER):
         assert words in done.stdout
 
 
@@ -146,7 +147,7 @@ def test_a_listening_port_is_named_but_nothing_is_sent_to_it(monkeypatch: pytest
 
 def test_bare_agent_at_a_terminal_plays_it_and_answers_what_is_typed(product: Product) -> None:
     with PseudoTerminal(COMMAND, product, TERM="dumb", NO_COLOR="1") as terminal:
-        assert LABEL in terminal.wait_for("Ctrl-D leaves.")
+        assert REHEARSAL in terminal.wait_for("Ctrl-D leaves.")
         terminal.type("show the sandbox\r")
         seen = terminal.wait_for("not confined yet")
         assert "the workspace: written" in seen
