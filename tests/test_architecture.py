@@ -5,7 +5,9 @@ Directions of imports are checked by import-linter (contracts in pyproject.toml)
 
 import ast
 import re
+import sys
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +87,20 @@ def test_every_file_stands_in_the_map() -> None:
     listed = set(re.findall(r"\w+", the_map()))
     inner = [path for path in FILES if path.stem != "__init__" and path.stem not in TOOLS]
     assert [name(path) for path in inner if path.stem not in listed] == []
+
+
+def test_what_is_declared_is_imported_and_what_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.split(r"\W", wanted)[0] for wanted in project["dependencies"]}
+    imported: set[str] = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add((node.module or "").partition(".")[0])
+    program = {"ripgrep"}  # it is run, not imported
+    assert declared == imported - sys.stdlib_module_names - set(HOUSES) | program
 
 
 def test_no_name_says_nothing() -> None:
