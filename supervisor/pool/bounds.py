@@ -6,7 +6,6 @@ length would go into the conversation, to the disk and into every later request.
 
 from msgspec.structs import replace
 
-from protocol.display import Display
 from protocol.wire import JobEnded, ToolFinished
 
 RESULT_SLACK = 4096
@@ -29,7 +28,13 @@ def bounded(finished: ToolFinished, cap: int) -> ToolFinished:
     return replace(
         finished,
         text=text,
-        display=Display(shown.summary[:LINE], shown.preview[:BLOCK], shown.diff[:BLOCK], shown.path[:LINE]),
+        display=replace(
+            shown,
+            summary=shown.summary[:LINE],
+            preview=shown.preview[:BLOCK],
+            diff=shown.diff[:BLOCK],
+            path=shown.path[:LINE],
+        ),
         background=tuple(line[:LINE] for line in finished.background[:_LINES]),
         paths=tuple(path[:LINE] for path in finished.paths[:_LINES]),
     )

@@ -128,12 +128,11 @@ class SessionTools:
         await self._pool.run(call, finished, lambda text: printed(stream.feed(text)))
 
     def _masked(self, display: Display) -> Display:
-        return Display(
-            self._masks.mask(display.summary),
-            self._masks.mask(display.preview),
-            self._masks.mask(display.diff),
-            display.path,
-            display.lines,
+        return msgspec.structs.replace(
+            display,
+            summary=self._masks.mask(display.summary),
+            preview=self._masks.mask(display.preview),
+            diff=self._masks.mask(display.diff),
         )
 
     def _told(self, call: ToolCall, end: wire.ToolFinished, size: int, seconds: float) -> None:
