@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from protocol.events import ToolFinished
 from supervisor.options import Continue
 from supervisor.rehearsal.script import ScriptedCall, Step
 from tests.supervisor.house import calling, command, house, say
@@ -23,6 +24,8 @@ async def test_a_long_output_is_cut_and_its_file_can_be_read_by_the_model_and_by
     async with house(tmp_path, *steps) as home, home.session() as session:
         await say(session, "count")
     results = [message["content"] for message in home.messages() if message["role"] == "tool"]
+    (shown, *_) = (event.display for event in home.told if isinstance(event, ToolFinished))
+    assert (shown.summary.endswith("20000 lines"), shown.lines) == (True, 20_000)
     assert NAME in str(results[0])
     assert len(str(results[0])) < 40_000
     assert "10000\t10000\n10001\t10001" in str(results[1])
