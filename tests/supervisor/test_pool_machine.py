@@ -46,23 +46,32 @@ async def test_what_a_dead_supervisor_left_is_ended_with_all_below_it(tmp_path: 
     assert machine.end_strays() == []
 
 
-def test_what_was_dead_when_it_became_ours_is_reaped_and_a_child_that_somebody_waits_for_is_not() -> None:
+def test_what_was_dead_when_it_became_ours_is_reaped_and_a_child_that_somebody_waits_for_is_not(
+    tmp_path: Path,
+) -> None:
     # In a process of its own: here, threads of other tests reap what they take for theirs.
+    # The orphan ends when it reads: sooner, and the shell that started it might reap it.
     code = """
-import os, subprocess
+import os, subprocess, sys
 from pathlib import Path
 from supervisor import machine
 from tests.supervisor.test_pool_machine import leave_behind
 machine.adopt_orphans()
 awaited = subprocess.Popen(["true"], start_new_session=True)
 kept = machine.children(os.getpid())
-orphan = leave_behind("orphan", {}, "true")
+os.mkfifo(sys.argv[1])
+orphan = leave_behind("orphan", {}, f"cat '{sys.argv[1]}'")
+os.close(os.open(sys.argv[1], os.O_WRONLY))
 for pid in (orphan, awaited.pid):
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 print(machine.end_marked("nobody's", keep=kept), Path(f"/proc/{orphan}").exists(), awaited.wait())
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path / "fifo")],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "0 False 0\n"
 
