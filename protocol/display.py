@@ -9,7 +9,8 @@ class Display(Struct, frozen=True):
     summary: str
     """One line without a line break: "read 40 lines", "exit 1 in 0.4 s, 120 lines"."""
     preview: str = ""
-    """The first and last lines of a result (a command's output), at most a few kB."""
+    """The first and last lines of a result (a command's output), at most a few kB; where the user wants to
+    see everything, all that the model gets."""
     diff: str = ""
     """A unified diff of what an edit changed, at most a few kB; `summary` says when it was cut."""
     path: str = ""

@@ -242,7 +242,7 @@ def _check(values: Mapping[str, object], place: str, text: str) -> Choices:
     if not host or parts.scheme not in ("http", "https") or not re.fullmatch(r"[!-~]+", url):
         reason = "is no http:// or https:// address"
     elif parts.username is not None or parts.query or parts.fragment:
-        reason = "must not hold a name, a password, a query or a fragment"
+        reason, url = "must not hold a name, a password, a query or a fragment", f"{parts.scheme}://{host}"
     else:
         return choices
     raise SettingsError(f"{_at(place, text, 'base_url')}: base_url {reason}: {harmless_line(url)}")

@@ -83,7 +83,7 @@ async def _opened(
             session = Session(
                 store,
                 rounds,
-                SessionTools(pool, tell, masks),
+                SessionTools(pool, tell, masks, whole=settings.show_tool_results == "full"),
                 Summariser(rounds, lambda system: _request(settings, system, tools=False)),
                 tell,
                 settings.max_turns_per_session,

@@ -27,6 +27,7 @@ class Product:
         self.workspace.mkdir(parents=True, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_", "LC_"))}
         kept.pop("DEEPSEEK_API_KEY", None)
+        kept.pop("PYTHONUNBUFFERED", None)  # users don't set it, and it hides what a buffer does at exit
         self.environ = kept | {
             "AGENT_HOME": str(self.home),
             "XDG_CONFIG_HOME": str(place / "config"),

@@ -44,7 +44,7 @@ def decoded(raw: bytes, index: int) -> dict[str, object]:
     try:
         message: object = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unparsable(error, len(raw)) from error
+        raise unparsable(error, raw) from error
     if not isinstance(message, dict):
         raise misshapen(f"messages[{index}]: invalid type: {_kind(message)}, expected a message")
     role = message.get("role")

@@ -1,5 +1,6 @@
 """A refusal as DeepSeek words it."""
 
+import json
 import re
 
 import msgspec
@@ -32,12 +33,37 @@ def refuse(message: str) -> RefusedError:
     return RefusedError(Refusal(message))
 
 
-def unparsable(error: Exception, size: int) -> RefusedError:
-    """For what msgspec could not decode; the place is the byte that it names, else the end."""
+def unparsable(error: Exception, data: bytes) -> RefusedError:
+    """For what msgspec could not decode; the column is the byte that it names, else the end."""
     place = re.search(r"\(byte (\d+)\)", str(error))
-    column = int(place[1]) + 1 if place else size
+    column = int(place[1]) + 1 if place else len(data)
     why = str(error).removeprefix("JSON is malformed: ").partition(" (byte")[0]
+    if half := _half_pair(data):
+        why = f"{half}: unexpected end of hex escape"
     return refuse(f"Failed to parse the request body as JSON: {why} at line 1 column {column}")
+
+
+def _half_pair(data: bytes) -> str:
+    """Where half a surrogate pair stands, as `messages[3].content`; empty where there is none."""
+    try:
+        waiting: list[tuple[str, object]] = [("", json.loads(data))]
+    except (ValueError, RecursionError):
+        return ""
+    while waiting:
+        place, node = waiting.pop()
+        match node:
+            case str():
+                try:
+                    node.encode()
+                except UnicodeEncodeError:
+                    return place
+            case dict():
+                waiting += reversed([(f"{place}.{key}".lstrip("."), inner) for key, inner in node.items()])
+            case list():
+                waiting += reversed([(f"{place}[{at}]", inner) for at, inner in enumerate(node)])
+            case _:
+                pass
+    return ""
 
 
 def misshapen(why: str) -> RefusedError:

@@ -1,7 +1,7 @@
 """Whether the real API would take a request: its order of checks, its words.  Pure.
 
-    key -> JSON -> shape -> model -> max_tokens -> stream_options -> tools -> tool_choice -> grammar
-        -> reasoning_content -> the word json -> the window
+    key -> JSON -> shape, of the messages too -> model -> max_tokens -> stream_options -> tools -> tool_choice
+        -> grammar -> reasoning_content -> the word json -> the window
 
 `Prefix` keeps the messages that the conversation's last request was found legal with: a request that begins
 with the same bytes is checked from there.
@@ -84,10 +84,16 @@ class Prefix:
         self._ids: list[set[str]] = []
         self._scope: Mark | None = None
 
-    def check(self, raws: Sequence[msgspec.Raw], scope: Mark) -> list[Checked]:
-        """The state after each message.  Raises RefusedError, and then keeps what it had."""
+    def shaped(self, raws: Sequence[msgspec.Raw], scope: Mark) -> list[dict[str, object]]:
+        """The messages that are new, their shape checked.  Raises RefusedError."""
         known = self._known(raws, scope)
-        fresh = [decoded(bytes(raw), known + at) for at, raw in enumerate(raws[known:])]
+        return [decoded(bytes(raw), known + at) for at, raw in enumerate(raws[known:])]
+
+    def check(
+        self, raws: Sequence[msgspec.Raw], fresh: Sequence[dict[str, object]], scope: Mark
+    ) -> list[Checked]:
+        """The state after each message.  Raises RefusedError, and then keeps what it had."""
+        known = len(raws) - len(fresh)
         states = self._states[:known]
         added = self._ids[:known]
         ids: set[str] = set().union(*added)
@@ -121,8 +127,9 @@ def check(body: bytes, authorization: str, script: Script, prefix: Prefix) -> Ac
     scope = _scope(options)
     if not script.validate:
         return _unchecked(options, scope)
+    fresh = prefix.shaped(options.messages, scope)
     _check_options(options, script)
-    states = prefix.check(options.messages, scope)
+    states = prefix.check(options.messages, fresh, scope)
     last = states[-1]
     if options.tools and options.thinks and last.silent is not None:
         raise refuse(REASONING)
@@ -155,9 +162,10 @@ def _options(body: bytes) -> Options:
     try:
         options = _decoder.decode(body)
     except msgspec.ValidationError as error:
+        _require_json(body)
         raise misshapen(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unparsable(error, len(body)) from error
+        raise unparsable(error, body) from error
     if not options.messages:
         raise misshapen("messages: invalid length 0, expected at least one message")
     if options.thinking is not None and options.thinking.type not in ("enabled", "disabled"):
@@ -172,7 +180,18 @@ def _options(body: bytes) -> Options:
     return options
 
 
+def _require_json(body: bytes) -> None:
+    """A wrong type was met; what comes after it may be no JSON, and that is said first."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unparsable(error, body) from error
+
+
 def _check_options(options: Options, script: Script) -> None:
+    for at, tool in enumerate(options.tools or []):
+        if tool.get("type") != "function":
+            raise misshapen(f"tools[{at}].type: unknown variant `{tool.get('type')}`, expected `function`")
     if script.models and options.model not in script.models:
         raise refuse(
             f"The supported API model names are {', '.join(script.models)}, but you passed {options.model}."
@@ -198,8 +217,6 @@ def _check_tools(tools: list[dict[str, object]]) -> None:
     for at, tool in enumerate(tools):
         function = tool.get("function")
         name = function.get("name") if isinstance(function, dict) else None
-        if tool.get("type") != "function":
-            raise misshapen(f"tools[{at}].type: unknown variant `{tool.get('type')}`, expected `function`")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise refuse(
                 f"Invalid 'tools[{at}].function.name': string does not match pattern. Expected a string that "

@@ -10,6 +10,7 @@ import codecs
 import contextvars
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -22,10 +23,12 @@ from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from supervisor.screen.lines import ESCAPE_SECONDS, HINT, Leave, Line, Outbox, Outcome, Presses
 from supervisor.screen.prompt import Fragments
-from supervisor.screen.tty import Output, hush
+from supervisor.screen.tty import GONE, Output, hush
 
 CHORD_SECONDS = 0.15
 """How long Esc waits for a key of a chord such as Esc-Enter."""
@@ -35,6 +38,17 @@ ENDS = ("\r", "\n")
 
 STOP_SECONDS = 2.0
 """How long the end waits for the thread; the modes of the terminal are restored in any case."""
+
+
+class Drawing(Vt100_Output):
+    """What prompt_toolkit draws on.  A terminal that went away is no error here: its keys end the prompt."""
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
 
 
 class Editor:
@@ -151,6 +165,9 @@ class Editor:
             history=InMemoryHistory(),
             key_bindings=self._bindings(),
             bottom_toolbar=self._banner or None,
+            output=Drawing.from_pty(
+                sys.stdout, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env()
+            ),
         )
         session.app.ttimeoutlen = ESCAPE_SECONDS
         session.app.timeoutlen = CHORD_SECONDS

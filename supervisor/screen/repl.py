@@ -16,7 +16,7 @@ from supervisor.options import REHEARSAL, ReplOptions
 from supervisor.screen.lines import Lines, PlainLines
 from supervisor.screen.prompt import Fragments, Shown
 from supervisor.screen.tones import Terminal, terminal_of
-from supervisor.screen.tty import Output, given_back
+from supervisor.screen.tty import Output, drop_what_nobody_takes, given_back
 
 if TYPE_CHECKING:
     from supervisor.screen.port import Prepare
@@ -57,6 +57,7 @@ def run_repl(options: ReplOptions, prepare: "Prepare | None" = None) -> int:
             return INTERRUPTED
         finally:
             lines.stop()
+            drop_what_nobody_takes()
     if ended.conversation and not options.rehearsal:  # a rehearsal's conversations are removed with it
         output.write(f"to go on: agent --resume {ended.conversation}\n")
     return ended.exit_code

@@ -97,7 +97,9 @@ class Repl:
 
     def _take(self, outcome: Outcome) -> None:
         if isinstance(outcome, Leave):
-            self._leave(0)
+            # A terminal that went away ends the input as well, before or after its SIGHUP.
+            gone = self._keys is not None and not os.isatty(self._keys)
+            self._leave(HUNG_UP if gone else 0)
         with suppress(trio.BrokenResourceError):  # nobody asks any more
             self._incoming.send_nowait(outcome)
 

@@ -4,6 +4,7 @@ import errno
 import os
 import select
 import signal
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,9 @@ CONTROL_CHARACTERS = 6
 
 OFF = b"\x00"
 """A control character that is switched off (_POSIX_VDISABLE on Linux)."""
+
+GONE = (errno.EIO, errno.EPIPE, errno.EBADF, errno.ENXIO)
+"""What a terminal that went away answers."""
 
 LEAVING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -41,7 +45,7 @@ class Output:
                 # Somebody who shares the terminal set it non-blocking.
                 select.select([], [self._descriptor], [])
             except OSError as error:
-                if error.errno not in (errno.EIO, errno.EPIPE, errno.EBADF, errno.ENXIO):
+                if error.errno not in GONE:
                     raise
                 self.gone = True
 
@@ -52,6 +56,17 @@ class Output:
             if columns and rows:
                 return columns, rows
         return 80, 24
+
+
+def drop_what_nobody_takes() -> None:
+    """What Python still holds for a terminal that went away must not change the exit code."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @contextmanager

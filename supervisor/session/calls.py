@@ -44,12 +44,16 @@ class StopTurnError(Exception):
 
 
 class SessionTools:
-    """`loop.Tools` over a pool.  `masks` take our own key out of what enters the conversation."""
+    """`loop.Tools` over a pool.  `masks` take our own key out of what enters the conversation; `whole`: the
+    user is shown all that the model gets."""
 
-    def __init__(self, pool: Pool, tell: Callable[[AnyEvent], None], masks: Masks) -> None:
+    def __init__(
+        self, pool: Pool, tell: Callable[[AnyEvent], None], masks: Masks, *, whole: bool = False
+    ) -> None:
         self._pool = pool
         self._tell = tell
         self._masks = masks
+        self._whole = whole
         self._unusable = 0
 
     def start_turn(self) -> None:
@@ -116,7 +120,7 @@ class SessionTools:
             printed(stream.flush())
             text = self._masks.mask(end.text) or NO_OUTPUT
             deliver(ToolResult(call.id, text, failed=end.status is not wire.Status.DONE))
-            shown = msgspec.structs.replace(end, display=self._masked(end.display))
+            shown = msgspec.structs.replace(end, display=self._masked(end.display, text))
             self._told(call, shown, len(text.encode()), trio.current_time() - started)
 
         if call.name not in TOOLS:
@@ -125,11 +129,12 @@ class SessionTools:
             return
         await self._pool.run(call, finished, lambda text: printed(stream.feed(text)))
 
-    def _masked(self, display: Display) -> Display:
+    def _masked(self, display: Display, text: str) -> Display:
+        """What is shown of a result; `text` is what the model gets."""
         return msgspec.structs.replace(
             display,
             summary=self._masks.mask(display.summary),
-            preview=self._masks.mask(display.preview),
+            preview=text if self._whole else self._masks.mask(display.preview),
             diff=self._masks.mask(display.diff),
         )
 

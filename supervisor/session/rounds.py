@@ -12,6 +12,7 @@ import trio
 from protocol.conversation import MODEL, PROGRAM, Answer, Calls, Message, Reply, Text, plain
 from protocol.events import (
     AnyEvent,
+    Notice,
     ReasoningDelta,
     ReplyFinished,
     ReplyRetried,
@@ -36,6 +37,12 @@ WRAP_UP = (
 
 PARTIAL_SECONDS = 0.5
 """How often the text that has arrived is written down: a kill loses at most this much of shown text."""
+
+CUT = {
+    "length": "it reached the output limit (max_output_tokens), or the model's window is full",
+    "content_filter": "the server's filter stopped it",
+}
+"""Why an answer that has text may lack its end, by the provider's word for it."""
 
 
 class Rounds:
@@ -115,6 +122,8 @@ class Rounds:
                 finish_reason=completion.finish_reason or "",
             )
         )
+        if isinstance(reply, Answer) and (cut := CUT.get(completion.finish_reason or "")):
+            self._tell(Notice(text=f"the answer may be incomplete: {cut}", level="warning"))
         self._forget_partial()
         return reply
 

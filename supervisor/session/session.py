@@ -214,6 +214,7 @@ class Session:
             raise StopError("there is nothing to compact yet")
         self._backlog.write()
         request, budget = self._rounds.request, self._rounds.budget
+        budget = budget.rewritten()  # before and after in one measure
         before = budget.used(request.size)
         summary = await self._summariser.summarise(self.pairs, focus)
         pair = compaction.summary_pair(self.pairs, summary)
@@ -231,7 +232,7 @@ class Session:
         self._spans = [(span[0], seq)]
         request.restart()
         self._rounds.remember(messages)
-        self._rounds.budget = budget.rewritten()
+        self._rounds.budget = budget
         self._sync()
         event = Compacted(pairs=replaced, before=before, after=self._rounds.budget.used(request.size))
         self._tell(event)

@@ -52,7 +52,8 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(self.slave)
-        merged = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": None, **(environ or {})}
+        merged = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": None, "PYTHONUNBUFFERED": None}
+        merged |= environ or {}
         self.process = subprocess.Popen(
             ["sh", "-c", TAKE_TERMINAL, os.ttyname(self.slave), sys.executable, "-m", module, *arguments],
             stdin=self.slave,

@@ -156,3 +156,16 @@ async def test_an_interrupt_of_calls_side_by_side_answers_what_comes_after_them_
             scope.cancel()
     assert sorted(result.call_id for result in results) == ["a", "b", "w"]
     assert ToolResult("w", NOT_BEGUN, failed=True) in results
+
+
+@pytest.mark.parametrize(
+    ("whole", "shown"), [(False, ""), (True, "[masked: the key of the model's server]!")]
+)
+async def test_who_wants_to_see_everything_is_shown_what_the_model_gets(whole: bool, shown: str) -> None:
+    told, results = Told(), list[ToolResult]()
+    pool = RecordingPool(text="sk-a-key-of-ours!")
+    tools = SessionTools(pool, told, Masks("sk-a-key-of-ours"), whole=whole)
+    await tools.run([call("a")], results.append)
+    assert results[0].text == "[masked: the key of the model's server]!"
+    (end,) = [event for event in told if isinstance(event, ToolFinished)]
+    assert end.display.preview == shown

@@ -125,7 +125,15 @@ SHAPES: dict[str, tuple[Json | bytes, str]] = {
     "no JSON": (b"{", "Failed to parse the request body as JSON"),
     "half a surrogate pair": (
         json.dumps(request()).replace("build it", "x\\ud83d").encode(),
-        "Failed to parse the request body as JSON: unexpected end of hex escape at line 1 column",
+        "as JSON: messages[1].content: unexpected end of hex escape at line 1 column",
+    ),
+    "half a pair at the end of a body": (
+        b'{"model":"gpt-9","messages":[{"role":"user","content":"\\udc00"}]}',
+        "as JSON: messages[0].content: unexpected end of hex escape at line 1 column",
+    ),
+    "half a pair after a wrong type": (
+        b'{"model":5,"messages":[{"role":"user","content":[{"text":"\\ud83d"}]}]}',
+        "as JSON: messages[0].content[0].text: unexpected end of hex escape at line 1 column",
     ),
     "no messages": (request(messages=[]), "expected at least one message"),
     "a number of messages": (request(messages=3), "Failed to deserialize"),
@@ -196,6 +204,14 @@ SHAPES: dict[str, tuple[Json | bytes, str]] = {
     ),
     "an odd thinking": (request(thinking={"type": "on"}), "thinking.type: unknown variant `on`"),
     "json mode without the word": (request(response_format={"type": "json_object"}), validation.NO_JSON_WORD),
+    "a message's shape before the model": (
+        request({"role": "user"}, model="gpt-9"),
+        "messages[2]: missing field `content`",
+    ),
+    "a tool's type before the model": (
+        request(tools=[{"type": "custom"}], model="gpt-9"),
+        "tools[0].type: unknown variant `custom`",
+    ),
     "an earlier fault wins": (
         request(result("gone"), model="gpt-9", tools=[]),
         "The supported API model names",

@@ -144,6 +144,16 @@ async def test_a_reply_of_thinking_only_is_asked_for_once_more_and_then_told_to_
             assert (await say(session, "go on")).text == "Here."
 
 
+async def test_an_answer_that_was_cut_is_not_passed_off_as_whole(tmp_path: Path) -> None:
+    steps = (Step(text="Half of", finish_reason="length"), Step(text="Whole."))
+    async with house(tmp_path, *steps) as home, home.session() as session:
+        assert (await say(session, "tell me")).text == "Half of"
+        await say(session, "again")
+    warned = [event.text for event in home.told if isinstance(event, Notice) and "incomplete" in event.text]
+    assert len(warned) == 1
+    assert "max_output_tokens" in warned[0]
+
+
 async def test_a_resume_goes_on_in_the_same_file_with_the_same_bytes(tmp_path: Path) -> None:
     async with house(tmp_path, *FOUR_ROUNDS, Step(text="Still goodbye.")) as home:
         (home.workspace / "a.txt").write_text("hello\n")

@@ -33,6 +33,16 @@ async def test_a_summary_replaces_the_closed_pairs_and_keeps_the_users_words(tmp
     assert texts[1:] == ["S: counted to 2000.", "did you?"]
 
 
+async def test_what_a_compaction_saved_is_told_in_one_measure(tmp_path: Path) -> None:
+    steps = (Step(text="Hello."), Step(text="Good."), Step(text="S."))
+    async with house(tmp_path, *steps) as home, home.session() as session:
+        await say(session, "hello " * 20)
+        await say(session, "bye " * 20)
+        compacted = await session.compact()
+        assert compacted.after < compacted.before
+        assert session.context().used == compacted.after
+
+
 async def test_a_resume_reproduces_the_compacted_state(tmp_path: Path) -> None:
     async with house(tmp_path, *LONG, Step(text="S."), Step(text="Yes."), Step(text="Still.")) as home:
         async with home.session() as session:

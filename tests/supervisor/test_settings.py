@@ -156,7 +156,10 @@ def test_a_projects_file_is_found_from_a_directory_below(place: Path) -> None:
         ("command_timeout = 0.5\n", "allowed: a number of seconds, 1 to 600"),
         ('base_url = "api.example.com"\n', "line 1: base_url is no http:// or https:// address: api.ex"),
         ('base_url = "http://[x"\n', "is no http:// or https:// address"),
-        ('base_url = "https://a:b@example.com"\n', "must not hold a name, a password"),
+        (
+            'base_url = "https://a:b@example.com"\n',
+            "must not hold a name, a password, a query or a fragment: https://example.com",
+        ),
         ('base_url = "https://example.com/\\u001b[2J"\n', "address: https://example.com/^[[2J"),
         ("key_env = 'A-B'\n", "allowed: the name of an environment variable"),
         ("model = \n", "is not TOML: Invalid value (at line 1, column 9)"),

@@ -55,6 +55,12 @@ def behave(word: str, argument: str, call: Call) -> str:
             raise SystemExit(3)
         case "!fds":
             return str(len(os.listdir("/proc/self/fd")))
+        case "!links":
+            links = []
+            for entry in os.listdir("/proc/self/fd"):
+                with contextlib.suppress(OSError):  # what the listing itself had open
+                    links.append(os.readlink(f"/proc/self/fd/{entry}"))
+            return "\n".join(links)
         case "!threads":
             return str(threading.active_count())
         case "!threads-of":
