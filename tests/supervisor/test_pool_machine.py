@@ -56,7 +56,7 @@ from tests.supervisor.test_pool_machine import leave_behind
 machine.adopt_orphans()
 awaited = subprocess.Popen(["true"], start_new_session=True)
 kept = machine.children(os.getpid())
-orphan = leave_behind("orphan", {}, "true")
+orphan = leave_behind("orphan", {}, "tail -s 0.02 --pid=$$ -f /dev/null")  # it outlives who would reap it
 for pid in (orphan, awaited.pid):
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 print(machine.end_marked("nobody's", keep=kept), Path(f"/proc/{orphan}").exists(), awaited.wait())
