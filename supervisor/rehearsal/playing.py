@@ -39,6 +39,7 @@ class Playing:
         self._cache = cache
         self._steps = deque(script.steps)
         self._case: deque[Step] = deque()
+        self._body = b""
         self._last = script.steps[-1] if script.steps and script.repeat_last else None
         self._prefix = Prefix()
 
@@ -50,7 +51,8 @@ class Playing:
     def answer(self, body: bytes, authorization: str) -> Play:
         """The next step as bytes.  Raises RefusedError."""
         accepted = check(body, authorization, self.script, self._prefix)
-        step = self._next(accepted)
+        step = self._next(accepted, again=body == self._body)
+        self._body = body
         self.played += 1
         hit = self._cache.request(accepted.marks)
         calls = streaming.calls_of(step)
@@ -64,9 +66,12 @@ class Playing:
         whole = b"" if stream else streaming.whole_of(step, calls, usage, model)
         return Play(step, self.played, stream, events, whole)
 
-    def _next(self, accepted: Accepted) -> Step:
-        """Takes the step.  Raises RefusedError where there is none, or where it expects another message."""
-        if not self._steps and accepted.last_role == "user":
+    def _next(self, accepted: Accepted, *, again: bool) -> Step:
+        """Takes the step.  Raises RefusedError where there is none, or where it expects another message.
+
+        `again`: the request is the last one once more, a try after a fault.
+        """
+        if not self._steps and accepted.last_role == "user" and not (again and self._case):
             said = accepted.last_text.lower()
             fitting = (case for case in self.script.cases if case.match.lower() in said)
             # What is left of a case that a turn did not play to its end is over with that turn.

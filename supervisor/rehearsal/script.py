@@ -129,7 +129,8 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     """Played in order, one per request."""
     cases: tuple[Case, ...] = ()
-    """When no step is left, each request whose last message is the user's begins the first case that fits."""
+    """When no step is left, each request whose last message is the user's begins the first case that fits;
+    the same request once more, after a fault, goes on in it."""
     repeat_last: bool = False
     """Play the last step for ever instead of refusing when the script is used up."""
     models: tuple[str, ...] = ("deepseek-flash", "deepseek-v4-pro")

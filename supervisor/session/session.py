@@ -100,7 +100,7 @@ class Session:
         """
         if self.turns >= self._max_turns:
             raise StopError(
-                f"this session has played {self.turns} turns, its limit (max_turns_per_session); "
+                f"the limit of this session is reached: {self._max_turns} turn(s), max_turns_per_session; "
                 f"go on with: agent --resume {self.id}"
             )
         self._backlog.write()

@@ -244,6 +244,7 @@ def test_compact_says_what_it_did_or_why_not(repl: Terminal) -> None:
     repl.wait_for("compacted 3 turns: 40,000 → 2,000 tokens")
     repl.send("/compact never\r")
     repl.wait_for("there is nothing to compact yet")
+    repl.wait_for_last_line("You 1 ❯")  # the last "compacting…" has left the screen
     repl.send("/compact forever\r")
     repl.wait_for("compacting…")
     repl.send(CTRL_C)

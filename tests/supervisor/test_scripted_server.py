@@ -115,6 +115,13 @@ async def test_each_line_of_the_user_begins_a_case_chosen_by_its_words() -> None
     assert said == ["hello", "a wall", "I am a script.", "I am a script.", "a wall"]
 
 
+async def test_a_request_that_is_sent_again_after_a_fault_goes_on_in_its_case() -> None:
+    steps = (Step(fault=Status(503)), Step(text="now"))
+    async with running(main=Script(cases=(Case("", steps),))) as client:
+        assert (await client.post("hi")).status_code == 503
+        assert await client.text("hi") == "now"
+
+
 async def test_requests_are_recorded_byte_for_byte_with_their_times() -> None:
     async with running(main=Script(steps=(Step(text="x", delay=0.02),), repeat_last=True)) as client:
         await client.post("one")
