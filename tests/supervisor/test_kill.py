@@ -24,9 +24,8 @@ COMMANDS = (
 """A background child, one that leaves its session, one that does not listen."""
 PROCESSES = 2 + 6
 """Zygote, worker; three shells or what they became, and three children at least."""
-BOUND = 2.0
-"""Seconds after which the last process is gone.  It takes some 15 ms, which the bench measures; here it is a
-deadline, so that a loaded machine does not decide."""
+BOUND = 0.5
+"""Seconds until all are gone; a quiet machine needs 0.04."""
 
 
 class Run(NamedTuple):
