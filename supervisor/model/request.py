@@ -48,7 +48,7 @@ class Request:
 
     def body(self, *, tools: bool = True, volatile: str = "") -> bytes:
         """The whole request.  `volatile`: a line of role user that belongs to this body alone."""
-        return bytes(self._bytes) + self.ending(tools=tools, volatile=volatile)
+        return b"".join((self._bytes, self.ending(tools=tools, volatile=volatile)))  # copied once
 
     def ending(self, *, tools: bool = True, volatile: str = "") -> bytes:
         """What stands behind the messages of that body."""

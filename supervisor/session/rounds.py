@@ -140,7 +140,8 @@ class Rounds:
         self.number += 1
         started = trio.current_time()
         body = request.body(tools=tools, volatile=volatile)
-        used = self.budget.used(len(body))
+        # What the provider reported is of the conversation; it says nothing of another request's size.
+        used = self.budget.used(len(body)) if request is self.request else self.budget.tokens(len(body))
         turn = self._turn if kind != "compaction" else None
         self._log.sent(
             Sent(

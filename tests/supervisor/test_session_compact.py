@@ -11,6 +11,7 @@ from supervisor.exits import StopError
 from supervisor.model.errors import ModelError
 from supervisor.options import Continue
 from supervisor.rehearsal.script import Stall, Status, Step
+from supervisor.store.round_log import Sent, rows
 from tests.supervisor.house import command, house, say
 
 LONG = (command("seq 1 2000"), Step(text="Counted."))
@@ -41,6 +42,18 @@ async def test_what_a_compaction_saved_is_told_in_one_measure(tmp_path: Path) ->
         compacted = await session.compact()
         assert compacted.after < compacted.before
         assert session.context().used == compacted.after
+
+
+async def test_the_summarisers_request_is_estimated_by_its_own_size(tmp_path: Path) -> None:
+    first = Step(calls=LONG[0].calls, usage=ScriptedUsage(prompt=1_000))
+    grown = Step(text="Counted.", usage=ScriptedUsage(prompt=50_000))
+    async with house(tmp_path, first, grown, Step(text="S: counted.")) as home, home.session() as session:
+        await say(session, "count to 2000")
+        await session.compact()
+        wanted = session.rounds.budget.tokens(home.server.requests()[2].size)
+    (log,) = home.home.glob("sessions/*/rounds.jsonl")
+    sent = [row for row in rows(log) if isinstance(row, Sent)]
+    assert [row.estimate for row in sent if row.kind == "compaction"] == [wanted]
 
 
 async def test_a_resume_reproduces_the_compacted_state(tmp_path: Path) -> None:
