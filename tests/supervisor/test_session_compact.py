@@ -10,7 +10,7 @@ from protocol.events import Compacted
 from supervisor.exits import StopError
 from supervisor.model.errors import ModelError
 from supervisor.options import Continue
-from supervisor.rehearsal.script import Stall, Status, Step
+from supervisor.rehearsal.script import ScriptedUsage, Stall, Status, Step
 from supervisor.store.round_log import Sent, rows
 from tests.supervisor.house import command, house, say
 
