@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 from prompt_toolkit import PromptSession
@@ -102,7 +103,7 @@ class Editor:
                 self._output.write(text)
                 return
             self._above.append(text)
-            self._loop.call_soon_threadsafe(self._make_room, context=self._context)
+            self._call(self._loop, self._make_room)
 
     def redraw(self) -> None:
         self._soon(self._invalidate)
@@ -140,7 +141,13 @@ class Editor:
         """Run `act` in the editor's thread, if the prompt is shown."""
         with self._lock:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(act, context=self._context)
+                self._call(self._loop, act)
+
+    def _call(self, loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+        """The prompt may have closed its loop already; then `_disappears` comes next, and what waits is seen
+        to after it."""
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(act, context=self._context)
 
     # Below: the editor's thread.
 
