@@ -19,7 +19,7 @@ from protocol import wire
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from supervisor import machine
-from supervisor.pool.policy import default_policy
+from supervisor.policy.default import default_policy
 from supervisor.pool.worker import Worker
 from supervisor.pool.workers import open_pool
 from supervisor.pool.zygote import Launch, Zygote

@@ -25,14 +25,35 @@ class Rung(Enum):
     OFF = "off"
 
 
+class Means(Enum):
+    """Who makes the namespaces of the rung `full`; on the others there are none."""
+
+    NATIVE = "native"
+    """The worker itself."""
+    BUBBLEWRAP = "bubblewrap"
+    """A `bwrap` of the system, where it may and we may not (Ubuntu's AppArmor profile)."""
+    NONE = "none"
+
+
+class Network(Enum):
+    OFF = "off"
+    """Commands reach nothing but themselves."""
+    LISTED = "listed"
+    """Commands reach hosts and ports on a list, through the supervisor's proxy.  Needs the rung `full`; what
+    is lower enforces it as OFF."""
+    ON = "on"
+    """Commands share the machine's network."""
+
+
 class SandboxPolicy(Struct, frozen=True):
-    """What the tools of one worker may touch.  All paths are absolute and real (no links in them)."""
+    """What the tools of one worker may touch.  All paths are absolute and real (no links in them).  What
+    does not exist is passed over."""
 
     workspace: str
     mode: Mode = Mode.WORKSPACE_WRITE
     readable: tuple[str, ...] = ()
     """Files and directories that commands may read and execute, beside the writable ones; the file tools keep
-    to the workspace.  What does not exist is passed over."""
+    to the workspace and `opened`."""
     writable: tuple[str, ...] = ()
     """Files and directories that may be written, beside the workspace and `tmp`."""
     tmp: str = ""
@@ -41,10 +62,25 @@ class SandboxPolicy(Struct, frozen=True):
     """The directory of whole outputs.  Readable, never writable: the supervisor opens files in it."""
     environment: tuple[tuple[str, str], ...] = ()
     """The whole environment of commands; nothing else is inherited."""
+    opened: tuple[str, ...] = ()
+    """Files and directories outside of the workspace that the file tools may read too (a user's grant)."""
+    hidden: tuple[str, ...] = ()
+    """Files and directories that nothing may read, though they lie below a place that may be.  With
+    namespaces a file there is empty, and so is a directory.  Landlock alone leaves them out where the
+    place around them is only readable; within the workspace only the file tools refuse them."""
+    protected: tuple[str, ...] = ()
+    """Files and directories that stay as they are, though they lie below a place that may be written.  With
+    namespaces they are read-only; else changes are undone after each command, as far as they are small."""
+    pinned: tuple[str, ...] = ()
+    """Directories that may be written, but neither renamed nor replaced."""
+    network: Network = Network.OFF
+    layer: str = ""
+    """An empty private directory: what a command does to the workspace lands there instead.  Empty text:
+    the workspace itself is changed."""
 
 
 class Limits(Struct, frozen=True):
-    """How much one call may use.  Bytes and seconds."""
+    """How much may be used.  Bytes and seconds; 0 where there is no limit."""
 
     result_cap_bytes: int = 32_000
     """What the model gets of one result: a quarter of it from the head, the rest from the tail."""
@@ -56,3 +92,33 @@ class Limits(Struct, frozen=True):
     """The longest time that a call may ask for."""
     grace_seconds: float = 2.0
     """From SIGTERM to SIGKILL."""
+    memory_bytes: int = 0
+    """Of all commands of a worker together, in memory (shared pages counted once).  The supervisor fills it
+    in from the machine's memory."""
+    processes: int = 1024
+    """Of all commands of a worker together."""
+    cpu_seconds: int = 600
+    """Of one process."""
+    open_files: int = 8192
+    """Of one process."""
+    file_bytes: int = 4 * 1024**3
+    """Of one file."""
+    output_bytes: int = 16 * 1024**3
+    """What one command may print, kept or not."""
+    disk_bytes: int = 10 * 1024**3
+    """By how much the free space of the workspace's disk may shrink during one command."""
+    disk_free_bytes: int = 1024**3
+    """What must stay free on it while a command runs, unless less was free before."""
+
+
+class Limit(Enum):
+    """Which limit ended a command."""
+
+    WALL = "wall time"
+    CPU = "CPU time"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    FILES = "open files"
+    FILE_SIZE = "file size"
+    OUTPUT = "output"
+    DISK = "disk"

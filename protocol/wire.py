@@ -8,23 +8,17 @@ by call id, and a peer without one sends output as frames.
 
     worker                         supervisor
     Hello{min, max}             ->
-                                <- Welcome{version, policy, limits} | Nope{why}
-    Ready{rung, notes}          ->
-                                <- RunTool{call_id, name, arguments}
+                                <- Welcome{version, policy, limits, cwd} | Nope{why}
+    Ready{rung, means, notes}   ->
+                                <- RunTool{call_id, name, arguments, approved}
     ToolOutput*, OpenOutput?    ->
                                 <- OutputOpened{call_id, name} | OutputRefused{call_id, why}
+    Dial?                       ->
+                                <- Dialled{call_id} | DialRefused{call_id, why}
                                 <- Cancel{call_id}?
     ToolFinished{call_id, ...}  ->
     JobEnded{id, ...}           ->
-
-The zygote, which forks workers, is asked over a socket of its own that keeps message borders; there a
-message is its msgpack alone, and descriptors travel with it.
-
-    zygote                         supervisor
-    ZygoteReady                 ->
-                                <- Fork{id} + the worker's ends of its two sockets
-    Forked{id, pid} + pidfd | NotForked{id, why}  ->
-    Exited{pid, code}           ->                    after all that the worker left behind has been ended
+    ProxyListens                ->                    once, where the policy's network is a list
 """
 
 from enum import Enum
@@ -33,7 +27,8 @@ import msgspec
 from msgspec import Struct
 
 from protocol.display import Display
-from protocol.policy import Limits, Rung, SandboxPolicy
+from protocol.permission import Permission
+from protocol.policy import Limit, Limits, Means, Rung, SandboxPolicy
 
 VERSION_MIN = 1
 VERSION_MAX = 1
@@ -67,6 +62,9 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     version: int
     policy: SandboxPolicy
     limits: Limits
+    cwd: str = ""
+    """Where the first command starts; empty for the workspace.  What is no directory (any more) is passed
+    over."""
 
 
 class Nope(Struct, frozen=True, tag="nope"):
@@ -78,6 +76,9 @@ class RunTool(Struct, frozen=True, tag="run"):
     name: str
     arguments: str
     """The JSON text of the arguments, as the model wrote it."""
+    approved: bool = False
+    """The user allowed this very command to run, though nothing may confine it: on the rung `off` a command
+    that isn't approved is refused."""
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):
@@ -98,12 +99,33 @@ class OutputRefused(Struct, frozen=True, tag="output-refused"):
     why: str
 
 
-ToWorker = Welcome | Nope | RunTool | Cancel | OutputOpened | OutputRefused
+class Dialled(Struct, frozen=True, tag="dialled"):
+    """A connected socket for this call has been sent on the second socket."""
+
+    call_id: str
+
+
+class DialRefused(Struct, frozen=True, tag="dial-refused"):
+    call_id: str
+    why: str
+
+
+ToWorker = Welcome | Nope | RunTool | Cancel | OutputOpened | OutputRefused | Dialled | DialRefused
 
 
 class Hello(Struct, frozen=True, tag="hello"):
     min: int
     max: int
+
+
+class Probe(Struct, frozen=True):
+    """One means of the sandbox, as it was tried here.  `why`: what the kernel said, or what it gives;
+    `remedy`: what whoever owns the machine can do about it, or empty."""
+
+    name: str
+    works: bool
+    why: str
+    remedy: str = ""
 
 
 class Ready(Struct, frozen=True, tag="ready"):
@@ -112,7 +134,10 @@ class Ready(Struct, frozen=True, tag="ready"):
     rung: Rung
     notes: tuple[str, ...] = ()
     refuse_commands: str = ""
-    """Why run_command is refused here; empty where it may run."""
+    """Why a command that isn't approved is refused here; empty where it may run."""
+    means: Means = Means.NONE
+    probes: tuple[Probe, ...] = ()
+    """What was tried on the way, the strongest first."""
 
 
 class ToolOutput(Struct, frozen=True, tag="output"):
@@ -128,6 +153,16 @@ class OpenOutput(Struct, frozen=True, tag="open-output"):
     call_id: str
 
 
+class Denial(Struct, frozen=True):
+    """Something that the sandbox refused.  `what`: in words, one line; `permission`: what would allow it,
+    where something would.  `sure`: the policy refuses it and plain permissions would not; otherwise it is
+    likely from what was printed."""
+
+    what: str
+    permission: Permission | None = None
+    sure: bool = True
+
+
 class ToolFinished(Struct, frozen=True, tag="finished"):
     call_id: str
     status: Status
@@ -138,6 +173,14 @@ class ToolFinished(Struct, frozen=True, tag="finished"):
     """What still runs after the call, one line each: job id, pid, command."""
     paths: tuple[str, ...] = ()
     """Files written, relative to the workspace."""
+    denials: tuple[Denial, ...] = ()
+    """What the sandbox kept the call from."""
+    limit: Limit | None = None
+    """The limit that ended the command."""
+    cwd: str = ""
+    """Where the next command starts; empty where that can't be known."""
+    jobs: int = 0
+    """Background jobs of this worker that run now."""
 
 
 class JobEnded(Struct, frozen=True, tag="job-ended"):
@@ -147,41 +190,20 @@ class JobEnded(Struct, frozen=True, tag="job-ended"):
     line: str
 
 
-ToSupervisor = Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded
+class Dial(Struct, frozen=True, tag="dial"):
+    """This call wants a connection to a host and a port; the supervisor decides as its proxy does."""
+
+    call_id: str
+    host: str
+    port: int
 
 
-class Fork(Struct, frozen=True, tag="fork"):
-    """A worker is wanted.  Two descriptors come with it: the wire and the second socket."""
-
-    id: int
-
-
-class ZygoteReady(Struct, frozen=True, tag="zygote-ready"):
-    """Everything that workers need is imported."""
-
-    pid: int
+class ProxyListens(Struct, frozen=True, tag="proxy-listens"):
+    """The listening socket of the worker's own network, at which commands look for a proxy, has been sent on
+    the second socket under the name `proxy`."""
 
 
-class Forked(Struct, frozen=True, tag="forked"):
-    """One descriptor comes with it: the worker's pidfd."""
-
-    id: int
-    pid: int
-
-
-class NotForked(Struct, frozen=True, tag="not-forked"):
-    id: int
-    why: str
-
-
-class Exited(Struct, frozen=True, tag="exited"):
-    """A worker is gone, and so is what it had started.  `code`: its exit code, or minus the signal."""
-
-    pid: int
-    code: int
-
-
-FromZygote = ZygoteReady | Forked | NotForked | Exited
+ToSupervisor = Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded | Dial | ProxyListens
 
 
 class FrameError(ValueError):
@@ -224,8 +246,6 @@ class Frames:
 _encoder = msgspec.msgpack.Encoder()
 _to_worker = msgspec.msgpack.Decoder(ToWorker)
 _to_supervisor = msgspec.msgpack.Decoder(ToSupervisor)
-_to_zygote = msgspec.msgpack.Decoder(Fork)
-_from_zygote = msgspec.msgpack.Decoder(FromZygote)
 
 
 def encode(message: ToWorker | ToSupervisor, max_frame: int = MAX_FRAME) -> bytes:
@@ -253,27 +273,6 @@ def decode_to_supervisor(payload: bytes) -> ToSupervisor:
         return _to_supervisor.decode(payload)
     except (msgspec.MsgspecError, RecursionError) as error:  # the latter: a field nested without end
         raise FrameError(f"not a message for the supervisor: {error}") from error
-
-
-def encode_control(message: Fork | FromZygote) -> bytes:
-    """The message as one datagram between zygote and supervisor."""
-    return _encoder.encode(message)
-
-
-def decode_to_zygote(payload: bytes) -> Fork:
-    """Raises FrameError."""
-    try:
-        return _to_zygote.decode(payload)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise FrameError(f"not a message for the zygote: {error}") from error
-
-
-def decode_from_zygote(payload: bytes) -> FromZygote:
-    """Raises FrameError."""
-    try:
-        return _from_zygote.decode(payload)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise FrameError(f"not a message of the zygote: {error}") from error
 
 
 def agree(hello: Hello) -> int | None:

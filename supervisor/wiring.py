@@ -24,8 +24,8 @@ from supervisor.model.dialect import deepseek
 from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
-from supervisor.pool.policy import default_policy
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
 from supervisor.session.rounds import Rounds

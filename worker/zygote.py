@@ -17,16 +17,16 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from protocol.wire import (
+from protocol.control import (
     Exited,
     Forked,
-    FrameError,
     FromZygote,
     NotForked,
     ZygoteReady,
     decode_to_zygote,
     encode_control,
 )
+from protocol.wire import FrameError
 from worker.sandbox import prctl, tree
 from worker.serve.calls import Registry
 from worker.serve.process import LEFT, away_from_streams, nothing, serve, settle

@@ -134,6 +134,8 @@ class Worker:
                 self._job_ended(bounded_job(message))
             case wire.Hello() | wire.Ready():
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
+            case wire.Dial() | wire.ProxyListens():
+                raise ChannelBrokenError(f"it said {type(message).__name__}, which is not answered here")
             case _:
                 assert_never(message)
 

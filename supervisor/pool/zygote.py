@@ -17,16 +17,8 @@ from pathlib import Path
 import trio
 from msgspec import Struct
 
-from protocol.wire import (
-    Exited,
-    Fork,
-    Forked,
-    FrameError,
-    NotForked,
-    ZygoteReady,
-    decode_from_zygote,
-    encode_control,
-)
+from protocol.control import Exited, Fork, Forked, NotForked, ZygoteReady, decode_from_zygote, encode_control
+from protocol.wire import FrameError
 from supervisor import machine
 from supervisor.pool import channel
 

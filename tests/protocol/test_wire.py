@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import wire
+from protocol import control, wire
 from protocol.display import Display
 from protocol.policy import Limits, Mode, Rung, SandboxPolicy
 from protocol.wire import FrameError, Frames
@@ -89,22 +89,22 @@ def test_a_message_for_the_supervisor_arrives_as_it_was_sent(message: wire.ToSup
 
 @given(
     st.one_of(
-        st.builds(wire.ZygoteReady, st.integers(1, 2**22)),
-        st.builds(wire.Forked, st.integers(0, 2**31), st.integers(1, 2**22)),
-        st.builds(wire.NotForked, st.integers(0, 2**31), texts),
-        st.builds(wire.Exited, st.integers(1, 2**22), st.integers(-64, 255)),
+        st.builds(control.ZygoteReady, st.integers(1, 2**22)),
+        st.builds(control.Forked, st.integers(0, 2**31), st.integers(1, 2**22)),
+        st.builds(control.NotForked, st.integers(0, 2**31), texts),
+        st.builds(control.Exited, st.integers(1, 2**22), st.integers(-64, 255)),
     )
 )
-def test_a_message_of_the_zygote_arrives_as_it_was_sent(message: wire.FromZygote) -> None:
-    assert wire.decode_from_zygote(wire.encode_control(message)) == message
+def test_a_message_of_the_zygote_arrives_as_it_was_sent(message: control.FromZygote) -> None:
+    assert control.decode_from_zygote(control.encode_control(message)) == message
 
 
 def test_the_zygote_takes_nothing_but_forks() -> None:
-    assert wire.decode_to_zygote(wire.encode_control(wire.Fork(3))) == wire.Fork(3)
+    assert control.decode_to_zygote(control.encode_control(control.Fork(3))) == control.Fork(3)
     with pytest.raises(FrameError, match="not a message for the zygote"):
-        wire.decode_to_zygote(wire.encode_control(wire.Exited(1, 0)))
+        control.decode_to_zygote(control.encode_control(control.Exited(1, 0)))
     with pytest.raises(FrameError, match="not a message of the zygote"):
-        wire.decode_from_zygote(wire.encode_control(wire.Fork(3)))
+        control.decode_from_zygote(control.encode_control(control.Fork(3)))
 
 
 @given(st.binary(max_size=60))
@@ -112,8 +112,8 @@ def test_a_strangers_bytes_are_a_message_or_a_frame_error(payload: bytes) -> Non
     for decode in (
         wire.decode_to_worker,
         wire.decode_to_supervisor,
-        wire.decode_to_zygote,
-        wire.decode_from_zygote,
+        control.decode_to_zygote,
+        control.decode_from_zygote,
     ):
         try:
             decode(payload)

@@ -12,8 +12,8 @@ import trio
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import ToolFinished
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
-from supervisor.pool.policy import default_policy
 from supervisor.pool.workers import Pool, PoolOpening, open_pool
 from supervisor.pool.zygote import Launch
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from protocol import wire
-from protocol.wire import Fork, Forked, FromZygote, NotForked, ZygoteReady
+from protocol import control
+from protocol.control import Fork, Forked, FromZygote, NotForked, ZygoteReady
 from supervisor.pool.zygote import Launch, NoWorkerError, Zygote
 
 
@@ -28,13 +28,13 @@ class Played:
         self.zygote = Zygote(self.process, ours, "0:0:0:none", words)
 
     def say(self, message: FromZygote) -> None:
-        self.theirs.send(wire.encode_control(message))
+        self.theirs.send(control.encode_control(message))
 
     def hear(self) -> Fork:
         payload, fds, _, _ = socket.recv_fds(self.theirs, 4096, 2)
         for fd in fds:
             os.close(fd)
-        return wire.decode_to_zygote(payload)
+        return control.decode_to_zygote(payload)
 
 
 @asynccontextmanager

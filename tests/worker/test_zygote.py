@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol import wire
+from protocol import control, wire
 from protocol.policy import Limits, Mode, SandboxPolicy
 from worker import zygote
 
@@ -32,12 +32,12 @@ class Asked:
                 stderr=subprocess.PIPE,
             )
 
-    def hear(self) -> tuple[wire.FromZygote, list[int]]:
+    def hear(self) -> tuple[control.FromZygote, list[int]]:
         payload, fds, _, _ = socket.recv_fds(self.control, 4096, 1)
-        return wire.decode_from_zygote(payload), list(fds)
+        return control.decode_from_zygote(payload), list(fds)
 
     def fork(self, *fds: int) -> None:
-        socket.send_fds(self.control, [wire.encode_control(wire.Fork(1))], fds)
+        socket.send_fds(self.control, [control.encode_control(control.Fork(1))], fds)
 
 
 @pytest.fixture
@@ -49,17 +49,17 @@ def asked() -> Iterator[Asked]:
 
 
 def test_a_fork_gives_the_worker_s_pid_and_pidfd_and_its_end_is_reported(asked: Asked) -> None:
-    assert asked.hear() == (wire.ZygoteReady(asked.process.pid), [])
+    assert asked.hear() == (control.ZygoteReady(asked.process.pid), [])
     ours, theirs = socket.socketpair()
     with ours, theirs:
         asked.fork(theirs.fileno(), theirs.fileno())
         forked, (pidfd,) = asked.hear()
-        assert isinstance(forked, wire.Forked)
+        assert isinstance(forked, control.Forked)
         theirs.close()
         assert isinstance(wire.decode_to_supervisor(ours.recv(4096)[wire.HEADER :]), wire.Hello)
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         os.close(pidfd)
-        assert asked.hear() == (wire.Exited(forked.pid, -signal.SIGKILL), [])
+        assert asked.hear() == (control.Exited(forked.pid, -signal.SIGKILL), [])
         # Everything that the worker had of the wire is gone with it: no copy stayed in the zygote.
         assert ours.recv(4096) == b""
 
@@ -89,7 +89,7 @@ def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
             asked.fork(theirs.fileno(), theirs.fileno())
         forked, (pidfd,) = asked.hear()
         os.close(pidfd)
-        assert isinstance(forked, wire.Forked)
+        assert isinstance(forked, control.Forked)
         assert mine.recv(4096)
     # A worker can't be looked at from outside, but by root: it says itself what it holds.
     links = told(ours[-1], "!links").split("\n")
@@ -101,14 +101,14 @@ def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
     ]
     for mine in ours:
         mine.close()
-        assert isinstance(asked.hear()[0], wire.Exited)
+        assert isinstance(asked.hear()[0], control.Exited)
 
 
 def test_a_fork_without_its_descriptors_is_refused(asked: Asked) -> None:
     asked.hear()
     asked.fork()
     message, _ = asked.hear()
-    assert message == wire.NotForked(1, "a fork needs 2 descriptors, 0 came")
+    assert message == control.NotForked(1, "a fork needs 2 descriptors, 0 came")
 
 
 def test_a_zygote_has_one_thread_and_none_of_the_supervisor_s_libraries(asked: Asked) -> None:
@@ -129,14 +129,14 @@ def test_a_zygote_that_has_no_descriptor_left_for_a_worker_s_pidfd_forks_none(as
     with ours, theirs:
         asked.fork(theirs.fileno(), theirs.fileno())
         refused, _ = asked.hear()
-        assert isinstance(refused, wire.NotForked)
+        assert isinstance(refused, control.NotForked)
         assert "Too many open files" in refused.why
         assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
         asked.fork(theirs.fileno(), theirs.fileno())
         forked, (pidfd,) = asked.hear()
         os.close(pidfd)
-        assert isinstance(forked, wire.Forked)
+        assert isinstance(forked, control.Forked)
 
 
 def test_a_zygote_that_is_told_to_end_again_and_again_still_ends_in_order(asked: Asked) -> None:

@@ -21,6 +21,8 @@ from protocol.wire import (
     VERSION_MAX,
     VERSION_MIN,
     Cancel,
+    Dialled,
+    DialRefused,
     FrameError,
     Hello,
     Nope,
@@ -144,7 +146,7 @@ def _take(calls: Calls, message: ToWorker) -> None:
             calls.output_opened(message)
         case OutputRefused():
             calls.output_refused(message)
-        case Welcome() | Nope():
-            raise FrameError("a second welcome")
+        case Welcome() | Nope() | Dialled() | DialRefused():
+            raise FrameError(f"{type(message).__name__} was not asked for")
         case _:
             assert_never(message)

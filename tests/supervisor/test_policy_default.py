@@ -8,7 +8,7 @@ import pytest
 
 from protocol.policy import Mode
 from supervisor.exits import USAGE, StopError
-from supervisor.pool.policy import default_policy
+from supervisor.policy.default import default_policy
 from tests.supervisor.pool_play import Site
 
 
