@@ -11,6 +11,7 @@ from types import TracebackType
 import trio
 from msgspec.structs import replace
 
+from protocol.control import Birth
 from protocol.conversation import ToolCall
 from protocol.display import Display
 from protocol.policy import Limits, Rung, SandboxPolicy
@@ -187,7 +188,7 @@ class Pool:
     async def _life(self, zygote: Zygote) -> None:
         """From a worker's birth to its burial."""
         try:
-            born = await zygote.fork()
+            born = await zygote.fork(Birth(self._policy, self._limits))
         except NoWorkerError as error:
             self._lost(str(error))
             return

@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
+import trio
 
 from protocol.events import Notice, ReplyFinished, StopReason, ToolFinished
 from supervisor.exits import StopError
 from supervisor.options import Continue, Resume
 from supervisor.rehearsal.script import Status, Step
 from tests.supervisor.house import calling, command, house, say
+from tests.supervisor.pool_play import processes
 
 FOUR_ROUNDS = (
     calling(("read_file", {"path": "a.txt"}), text="I read it.", thinking="Look first."),
@@ -212,9 +216,16 @@ async def test_text_beside_calls_is_narration_and_text_without_is_the_answer(tmp
     ]
 
 
+async def kill_the_worker(once: Path) -> None:
+    while not once.exists():
+        await trio.sleep(0.005)
+    os.kill(processes()[1], signal.SIGKILL)
+
+
 async def test_a_worker_that_is_killed_is_told_of_at_the_next_boundary(tmp_path: Path) -> None:
-    async with house(tmp_path, command("kill -KILL $PPID; sleep 5"), Step(text="Oh.")) as home:
-        async with home.session() as session:
+    async with house(tmp_path, command("touch go; sleep 5"), Step(text="Oh.")) as home:
+        async with home.session() as session, trio.open_nursery() as nursery:
+            nursery.start_soon(kill_the_worker, home.workspace / "go")
             assert (await say(session, "try")).text == "Oh."
     messages = json.loads(home.bodies()[1])["messages"]
     assert [message["role"] for message in messages[3:]] == ["tool", "user"]
