@@ -132,3 +132,7 @@ class Call:
     cancelled: threading.Event
     say: Callable[[str], None]
     open_output: Callable[[], tuple[str, int]]
+    approved: bool = False
+    """The user allowed this very command, though nothing may confine it."""
+    alone: bool = False
+    """The worker ends with this call: nothing may be left running."""
