@@ -5,10 +5,12 @@ can widen it.  What the kernel's version can't enforce is said in `Ready.notes`.
 here, and neither are chmod, utime and extended attributes, for which Landlock has no rights.
 """
 
+import contextlib
 import ctypes
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from protocol.policy import Mode, Rung, SandboxPolicy
 from protocol.wire import Ready
@@ -108,12 +110,30 @@ def handled(abi: int) -> int:
 def rules(policy: SandboxPolicy, rights: int) -> Iterator[tuple[str, int]]:
     """(path, rights below it) of a confined policy; `rights` is what may be given at all."""
     read, write = rights & _READ, rights & ~(_MAKE_CHAR | _MAKE_BLOCK)
-    for path in (*policy.readable, policy.output):
-        yield path, read
+    hidden = tuple(map(Path, policy.hidden))
+    for path in policy.readable:
+        for part in around(Path(path), hidden):
+            yield str(part), read
+    yield policy.output, read
     for path in (policy.workspace, *policy.writable):
         yield path, write if policy.mode is Mode.WORKSPACE_WRITE else read
     for path in (policy.tmp, *DEVICES):
         yield path, write
+
+
+def around(path: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
+    """The path, or where something hidden lies below it, its entries without that: what has been granted
+    can't have a part taken out.  What appears there later is closed then."""
+    if any(path.is_relative_to(secret) for secret in hidden):
+        return
+    if not any(secret.is_relative_to(path) for secret in hidden):
+        yield path
+        return
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            # The target of a link has a rule of its own, or none.
+            if not entry.is_symlink():
+                yield from around(Path(entry.path), hidden)
 
 
 def _restrict(policy: SandboxPolicy, abi: int) -> None:
