@@ -129,6 +129,7 @@ class Calls:
             outcome.display,
             outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
+            denials=outcome.denials,
         )
         try:
             self._channel.send(finished)
@@ -167,7 +168,8 @@ class _Boundary:
 
 def _failure(error: BaseException) -> Outcome:
     if isinstance(error, ToolError):
-        return Outcome(_plain(str(error)), _line(str(error)), error.status)
+        denials = () if error.denial is None else (error.denial,)
+        return Outcome(_plain(str(error)), _line(str(error)), error.status, denials=denials)
     if isinstance(error, ArgumentsError):
         return _refusal(str(error))
     words = f"The tool failed unexpectedly: {type(error).__name__}: {error}. Its effect is unknown."
