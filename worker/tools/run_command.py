@@ -90,7 +90,7 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             notes.append(f"[{desk.cwd} is gone; this command started in {workspace}]")
             desk.cwd = workspace
         try:
-            shell = start(script, str(desk.cwd), environment, with_input=with_input)
+            shell = start(script, str(desk.cwd), environment, desk.enter, with_input=with_input)
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             at, desk.cwd = desk.cwd, workspace
             raise ToolError(
