@@ -40,14 +40,18 @@ OPENING = "POLIER_PLACE="
 """How the text in a shell's arguments begins."""
 
 
-def _start_text(script: int, cwd: str, place: str) -> str:
+def _start_text(script: int, cwd: str, place: str, cpu_seconds: tuple[int, int]) -> str:
     """All on one line, so that bash counts the script's lines from 1.
+
+    The limits of CPU time are set here, not on a process that may run already.
 
     The EXIT trap speaks when the script calls `exit` or is killed by a signal that can be caught; the end
     of the line, when the script has set a trap of its own.  A script's `set -x` traces nothing of ours.
     """
+    soft, hard = cpu_seconds
+    limits = f"ulimit -S -t {soft}; ulimit -H -t {hard}; " if soft >= 0 else ""
     return (
-        f"{OPENING}{shlex.quote(place)} POLIER_FROM={shlex.quote(cwd)}; trap '{_TELL}' EXIT; "
+        f"{OPENING}{shlex.quote(place)} POLIER_FROM={shlex.quote(cwd)}; {limits}trap '{_TELL}' EXIT; "
         f'mapfile -d "" -t POLIER_SCRIPT <&{script}; exec {script}<&-; '
         'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; '
         "{ POLIER_STATUS=$?; set +x; } 2>/dev/null; "
@@ -140,8 +144,16 @@ class Shell:
         self.input = None
 
 
-def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input: bool) -> Shell:
-    """Run the script.  `environment` is all that it gets, beside FIXED and PWD.  Raises OSError.
+def start(
+    script: bytes,
+    cwd: str,
+    environment: Mapping[str, str],
+    *,
+    with_input: bool,
+    cpu_seconds: tuple[int, int] = (-1, -1),
+) -> Shell:
+    """Run the script.  `environment` is all that it gets, beside FIXED and PWD; `cpu_seconds`: see
+    worker/sandbox/rlimits.py.  Raises OSError.
 
     Its TMPDIR is where the shell leaves word of its last directory.  What outlives its parent becomes ours,
     not init's, since a worker adopts orphans (serve/process.py).
@@ -167,14 +179,12 @@ def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
         process = subprocess.Popen(
-            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, cwd, str(told)), "bash"],
+            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, cwd, str(told), cpu_seconds), "bash"],
             stdin=stdin,
             stdout=out,
             stderr=out,
             cwd=cwd,
-            env={name: value for name, value in environment.items() if name not in _RC}
-            | FIXED
-            | {"PWD": cwd},
+            env=_environment(environment, cwd),
             pass_fds=(passed,),
             start_new_session=True,
         )
@@ -188,6 +198,10 @@ def start(script: bytes, cwd: str, environment: Mapping[str, str], *, with_input
             shell.close()
             raise
         return shell
+
+
+def _environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name not in _RC} | FIXED | {"PWD": cwd}
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -129,6 +129,7 @@ class Calls:
             outcome.display,
             outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
+            limit=outcome.limit,
         )
         try:
             self._channel.send(finished)

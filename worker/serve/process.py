@@ -33,7 +33,7 @@ from protocol.wire import (
     Welcome,
 )
 from worker.call import Desk
-from worker.sandbox import landlock, prctl, tree
+from worker.sandbox import landlock, prctl, rlimits, tree
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
 
@@ -127,6 +127,7 @@ def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> N
             raise FrameError(f"expected a welcome, got {type(other).__name__}")
     workspace = Path(policy.workspace)
     os.chdir(workspace)
+    rlimits.apply(limits, namespaced=False)
     ready = landlock.confine(replace(policy, writable=(*policy.writable, *also_writable)))
     desk = Desk(policy, limits, workspace, ready.refuse_commands)
     calls = Calls(channel, desk, run)
