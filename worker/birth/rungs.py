@@ -14,19 +14,28 @@ from protocol.control import Birth
 from protocol.policy import Means, Mode
 from protocol.wire import Probe
 from worker.birth.line import Confined, EndedError, Forked, Go, Line, Refused, UsersMapped, WantsUsers
-from worker.sandbox import namespaces
+from worker.sandbox import bubblewrap, namespaces
 from worker.serve.process import LEFT
 
-NATIVE, PROCESSES, LANDLOCK = "native", "processes", "landlock"
+NATIVE, PROCESSES, BUBBLEWRAP, LANDLOCK = "native", "processes", "bubblewrap", "landlock"
 """Names of means, for `without` and for probes.  PROCESSES: a PID namespace within NATIVE."""
 
 _STEP_SECONDS = 3.0
 """A step needs milliseconds; a disk that doesn't answer must not stop the births of others for long."""
+_EXEC_SECONDS = 8.0
+"""Of a step in which Python starts anew."""
+_COMPLAINT_BYTES = 4096
 
 Child = Callable[[Line, bool], NoReturn]
 """What a process does once it is forked: with its line to the zygote, with a PID namespace or without."""
 
-_GIVES = {NATIVE: "namespaces of its own, made by the worker itself"}
+Wrapped = Callable[[Line, int], NoReturn]
+"""The same for bwrap: with a file for what it prints."""
+
+_GIVES = {
+    NATIVE: "namespaces of its own, made by the worker itself",
+    BUBBLEWRAP: "namespaces of its own, made by bwrap",
+}
 
 _REMEDIES = (
     ("new namespaces: Operation not permitted", "in a container: start it with a seccomp profile that allows "
@@ -52,7 +61,7 @@ class Rungs:
         self._refused = {name: Probe(name, False, "switched off for a test") for name in without}
         self._sweep = sweep
 
-    def bear(self, birth: Birth, middle: Child, worker: Child) -> int:
+    def bear(self, birth: Birth, middle: Child, worker: Child, wrapped: Wrapped) -> int:
         """The pid of a new worker that is confined, our child.  Raises OSError where none can be had."""
         if birth.policy.mode is Mode.UNCONFINED:
             return self._plain(worker, ())
@@ -60,6 +69,10 @@ class Rungs:
         if NATIVE in self._refused:
             tried.append(self._refused[NATIVE])
         elif (pid := self._native(middle, tried)) is not None:
+            return pid
+        if BUBBLEWRAP in self._refused:
+            tried.append(self._refused[BUBBLEWRAP])
+        elif (pid := self._wrapped(wrapped, tried)) is not None:
             return pid
         try:
             return self._plain(worker, tuple(tried))
@@ -86,6 +99,21 @@ class Rungs:
         if first is not None and first.lasting:
             self._refused[PROCESSES] = why
         return pid
+
+    def _wrapped(self, play: Wrapped, tried: list[Probe]) -> int | None:
+        """A worker that bwrap starts; what it prints says why it doesn't."""
+        complaint = os.memfd_create("polier-bwrap", os.MFD_CLOEXEC)
+        go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, own_processes=True)
+        try:
+            with self._forked(lambda line, _: play(line, complaint), True) as (line, pid):
+                return self._let_go(line, pid, go, _EXEC_SECONDS)
+        except BirthError as error:
+            printed = os.pread(complaint, _COMPLAINT_BYTES, 0).decode(errors="replace").strip()
+            why = printed.splitlines()[-1] if printed else str(error)
+            self._note(BUBBLEWRAP, BirthError(why, lasting=error.lasting or bool(printed)), tried)
+            return None
+        finally:
+            os.close(complaint)
 
     def _note(self, name: str, error: BirthError, tried: list[Probe]) -> None:
         probe = Probe(name, False, str(error), _remedy(str(error)))
@@ -116,9 +144,9 @@ class Rungs:
     def _landlock(self) -> bool:
         return LANDLOCK not in self._refused
 
-    def _let_go(self, line: Line, pid: int, go: Go) -> int:
+    def _let_go(self, line: Line, pid: int, go: Go, seconds: float = _STEP_SECONDS) -> int:
         line.say(go)
-        match line.hear(_STEP_SECONDS):
+        match line.hear(seconds):
             case Confined():
                 return pid
             case other:
@@ -174,4 +202,4 @@ def _remedy(why: str) -> str:
     for words, remedy in _REMEDIES:
         if words in why:
             return remedy
-    return ""
+    return bubblewrap.remedy(why)

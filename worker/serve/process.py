@@ -34,7 +34,7 @@ from protocol.wire import (
     Welcome,
 )
 from worker.call import Desk
-from worker.sandbox import prctl, tree
+from worker.sandbox import prctl, rlimits, tree
 from worker.sandbox.confine import Confined, confine
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
@@ -127,6 +127,7 @@ def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoRetu
             raise FrameError(f"expected a welcome, got {type(other).__name__}")
     os.chdir(policy.workspace)
     if confined is None:
+        rlimits.apply(limits, namespaced=False)
         confined = confine(policy, limits, Means.NONE)
     ready = confined.ready
     policy = replace(policy, environment=(*policy.environment, *confined.environment))
