@@ -13,7 +13,7 @@ from typing import Protocol
 
 from protocol.display import Display
 from protocol.policy import Limits, SandboxPolicy
-from protocol.wire import Status
+from protocol.wire import Denial, Status
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,17 @@ class Outcome:
     status: Status = Status.DONE
     background: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    denials: tuple[Denial, ...] = ()
 
 
 class ToolError(Exception):
-    """The tool can't do it.  The message tells the model what is wrong and what to do."""
+    """The tool can't do it.  The message tells the model what is wrong and what to do; `denial` is for the
+    user, where the sandbox's policy is the reason."""
 
-    def __init__(self, message: str, status: Status = Status.FAILED) -> None:
+    def __init__(self, message: str, status: Status = Status.FAILED, denial: Denial | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.denial = denial
 
 
 class BackgroundJob(Protocol):

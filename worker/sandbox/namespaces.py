@@ -104,7 +104,9 @@ def listening() -> Iterator[str]:
         lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
     except OSError:
         return
-    names = {fields[_SOCKET_PATH] for line in lines if len(fields := line.split(None, _SOCKET_PATH)) > _SOCKET_PATH}
+    names = {
+        fields[_SOCKET_PATH] for line in lines if len(fields := line.split(None, _SOCKET_PATH)) > _SOCKET_PATH
+    }
     for name in names:
         if name.startswith(b"/"):
             path = os.path.realpath(os.fsdecode(name))

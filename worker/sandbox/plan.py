@@ -21,7 +21,7 @@ SHM_BYTES = 256 * 1024**2
 """Of the private /dev/shm; it is memory."""
 TMP_BYTES = 256 * 1024**2
 """Of a /tmp in memory, where the policy's directory can't be shown there."""
-TMP_PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - where programs look
+TMP_PLACES = ("/tmp", "/var/tmp")
 PRIVATE = ("/proc", "/dev")
 """Made anew: nothing of the machine's own is shown there."""
 
@@ -47,7 +47,7 @@ class Bind:
 
 @dataclass(frozen=True)
 class Pin:
-    """What is seen at this place by now is bound onto itself: it can't be renamed, and is perhaps read-only."""
+    """What is seen at this place by now is bound onto itself: it can't be renamed; perhaps read-only."""
 
     target: str
     writable: bool

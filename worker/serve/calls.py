@@ -146,6 +146,7 @@ class Calls:
             outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
             cwd=cwd if _plain(cwd) == cwd else "",
+            denials=outcome.denials,
         )
         try:
             with self._counting:
@@ -185,7 +186,8 @@ class _Boundary:
 
 def _failure(error: BaseException) -> Outcome:
     if isinstance(error, ToolError):
-        return Outcome(_plain(str(error)), _line(str(error)), error.status)
+        denials = () if error.denial is None else (error.denial,)
+        return Outcome(_plain(str(error)), _line(str(error)), error.status, denials=denials)
     if isinstance(error, ArgumentsError):
         return _refusal(str(error))
     words = f"The tool failed unexpectedly: {type(error).__name__}: {error}. Its effect is unknown."
