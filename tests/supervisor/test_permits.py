@@ -148,7 +148,7 @@ def test_a_grant_that_can_t_be_kept_is_none(tmp_path: Path) -> None:
     grants = Grants([], ProjectGrants(tmp_path / "none", "key"))
     assert grants.covering(parse("git-write")) is None
     blocked = Grants([], ProjectGrants(tmp_path, "key"))
-    with pytest.raises(StopError, match="grants.json"):
+    with pytest.raises(StopError, match=r"grants\.json"):
         blocked.add([parse("git-write")], Scope.PROJECT, "c")
     assert blocked.covering(parse("git-write")) is None
 
@@ -178,14 +178,14 @@ async def test_questions_come_one_at_a_time_and_in_order() -> None:
         answers[id] = await questions.ask(_question(id), lambda: None)
 
     async with trio.open_nursery() as nursery:
-        for id in "abc":
-            nursery.start_soon(ask, id)
+        for name in "abc":
+            nursery.start_soon(ask, name)
             await trio.testing.wait_all_tasks_blocked()
-        for id in "abc":
-            assert [one.call_id for one in asker.shown] == [id]
-            asker.answer(Answer(Scope.ONCE, id))
+        for name in "abc":
+            assert [one.call_id for one in asker.shown] == [name]
+            asker.answer(Answer(Scope.ONCE, name))
             await trio.testing.wait_all_tasks_blocked()
-    assert {id: (number, answer.words) for id, (number, answer) in answers.items()} == {
+    assert {name: (number, answer.words) for name, (number, answer) in answers.items()} == {
         "a": (1, "a"),
         "b": (2, "b"),
         "c": (3, "c"),
@@ -203,8 +203,8 @@ async def test_a_cancelled_call_takes_its_question_with_it_and_the_next_one_is_s
             await questions.ask(_question(id), lambda: None)
 
     async with trio.open_nursery() as nursery:
-        for id in "abc":
-            nursery.start_soon(ask, id)
+        for name in "abc":
+            nursery.start_soon(ask, name)
             await trio.testing.wait_all_tasks_blocked()
         scopes["b"].cancel()  # one that waits was never shown
         scopes["a"].cancel()
