@@ -13,7 +13,6 @@ from typing import Protocol
 import trio
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace
 
 from protocol.events import AnyEvent, PermissionAsked
 
