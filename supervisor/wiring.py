@@ -76,7 +76,12 @@ async def _opened(
         masks = Masks(key, known_shapes=settings.mask_transcript)
         listener = _PoolListener(tell, masks)
         policy = default_policy(
-            settings.workspace, store.outputs.directory, scratch.directory, environ, settings.home
+            settings.workspace,
+            store.outputs.directory,
+            scratch.directory,
+            environ,
+            settings.home,
+            settings.sandbox,
         )
         opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
         async with opening as pool:

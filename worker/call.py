@@ -91,6 +91,10 @@ class BackgroundJob(Protocol):
         ...
 
 
+def _enter_nothing() -> None:
+    """The domain of commands that nobody confines."""
+
+
 def _tell_nobody(job: str, line: str) -> None:
     """A desk without a listener."""
 
@@ -104,6 +108,8 @@ class Desk:
     cwd: Path
     refuse_commands: str = ""
     """Why run_command is refused (no sandbox here); empty where it may run."""
+    enter: Callable[[], None] = _enter_nothing
+    """Called by the fresh thread that starts a command: the command's own domain.  Raises OSError."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
     jobs: dict[str, BackgroundJob] = field(default_factory=dict)
@@ -129,3 +135,7 @@ class Call:
     cancelled: threading.Event
     say: Callable[[str], None]
     open_output: Callable[[], tuple[str, int]]
+    approved: bool = False
+    """The user allowed this very command, though nothing may confine it."""
+    alone: bool = False
+    """The worker ends with this call: nothing may be left running."""

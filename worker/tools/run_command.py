@@ -36,8 +36,14 @@ FIRST_BYTES = 4000
 def run(arguments: RunCommand, call: Call) -> Outcome:
     """Run the command.  Raises ToolError where it can't even be started."""
     desk = call.desk
-    if desk.refuse_commands:
+    if desk.refuse_commands and not call.approved:
         raise ToolError(f"commands can't run here: {desk.refuse_commands}", Status.REFUSED)
+    if arguments.background and call.alone:
+        raise ToolError(
+            "not run: this command has a worker of its own, which ends with the call, and a background job "
+            "would end with it. Run it without `background`.",
+            Status.REFUSED,
+        )
     script = _script(arguments.command)
     notes: list[str] = []
     shell = _started(script, call, notes, with_input=arguments.background)
@@ -84,7 +90,7 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             notes.append(f"[{desk.cwd} is gone; this command started in {workspace}]")
             desk.cwd = workspace
         try:
-            shell = start(script, str(desk.cwd), environment, with_input=with_input)
+            shell = start(script, str(desk.cwd), environment, desk.enter, with_input=with_input)
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             at, desk.cwd = desk.cwd, workspace
             raise ToolError(
@@ -174,6 +180,8 @@ class _Foreground:
             self.seconds = time.monotonic() - self.shell.started
             if ending is Ending.EXITED:
                 code, left = self._after_exit(notes)
+                if self.call.alone:
+                    left = self._end_left(left, notes)
                 job = self._keep(left, notes)
             else:
                 resisting = end(self.running, self.capture, limits.grace_seconds)
@@ -206,6 +214,14 @@ class _Foreground:
         if place is not None and not place.is_dir():
             notes.append(f"[{place} is gone; the next command starts in {self.desk.cwd}]")
         return code
+
+    def _end_left(self, left: list[tree.Process], notes: list[str]) -> list[tree.Process]:
+        """Nothing outlives a worker that ends with the call, and whoever reads the result must know."""
+        if left:
+            names = ", ".join(f"pid {one.pid} {tree.command_line(one.pid)}" for one in left[:NAMED])
+            end(self.running, self.capture, self.desk.limits.grace_seconds)
+            notes.append(f"[what it left running was ended, since its worker ends with the call: {names}]")
+        return []
 
     def _keep(self, left: list[tree.Process], notes: list[str]) -> Job | None:
         """What still runs becomes a job."""
