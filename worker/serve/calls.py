@@ -145,8 +145,8 @@ class Calls:
             outcome.display,
             outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
-            denials=outcome.denials,
             cwd=cwd if _plain(cwd) == cwd else "",
+            denials=outcome.denials,
         )
         try:
             with self._counting:
