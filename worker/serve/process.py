@@ -133,7 +133,7 @@ def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> N
     confined = confine(replace(policy, writable=writable), limits, Means.NONE)
     ready = confined.ready
     policy = replace(policy, environment=(*policy.environment, *confined.environment))
-    desk = Desk(policy, limits, workspace, ready.refuse_commands, confined.enter)
+    desk = Desk(policy, limits, workspace, ready.refuse_commands, confined.enter, ready.rung)
     calls = Calls(channel, desk, run)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)

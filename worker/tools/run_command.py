@@ -12,12 +12,13 @@ from msgspec import structs
 from protocol.display import Display
 from protocol.policy import OUTPUT_MOUNT
 from protocol.tools.run_command import RunCommand
-from protocol.wire import Status
+from protocol.wire import Denial, Status
 from worker.call import Call, Desk, Outcome, ToolError
 from worker.output.capture import RESERVE, Capture, preview, whereabouts
 from worker.output.record import Record
 from worker.output.terminal_text import shown
 from worker.processes import tree
+from worker.processes.denials import TAIL_CHARACTERS, Failed, denials, line
 from worker.processes.jobs import Job
 from worker.processes.shell import MAX_SCRIPT, Shell, start
 from worker.processes.verdict import verdict
@@ -56,7 +57,7 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
     running = Running(shell, Pipe(shell.output), tree.Family(call.id, shell.pid))
     if arguments.background:
         return _background(arguments.command, call, running, record, notes)
-    return _Foreground(call, running, record).outcome(arguments.timeout, notes)
+    return _Foreground(call, running, record, arguments.command).outcome(arguments.timeout, notes)
 
 
 def _script(command: str) -> bytes:
@@ -159,8 +160,10 @@ def _kept(record: Record) -> str:
 class _Foreground:
     """One command in the foreground, from its start to the outcome."""
 
-    def __init__(self, call: Call, running: Running, record: Record) -> None:
+    def __init__(self, call: Call, running: Running, record: Record, command: str) -> None:
         self.call = call
+        self.command = command
+        self.began_in = str(call.desk.cwd)
         self.desk: Desk = call.desk
         self.running = running
         self.shell = running.shell
@@ -255,6 +258,8 @@ class _Foreground:
             lines.append(words)
         elif not text:
             lines.append("(no output, exit code 0)")
+        refused = self._refused(text) if code else ()
+        lines += map(line, refused)
         count = self.capture.lines
         plural = "" if count == 1 else "s"
         display = Display(
@@ -262,7 +267,12 @@ class _Foreground:
             preview=self.capture.preview(),
             lines=count,
         )
-        return Outcome("\n".join(lines), display, status, background)
+        return Outcome("\n".join(lines), display, status, background, denials=refused)
+
+    def _refused(self, text: str) -> tuple[Denial, ...]:
+        """What the sandbox kept a failed command from, by what it said at its end."""
+        failed = Failed(self.command, self.began_in, text[-TAIL_CHARACTERS:])
+        return denials(self.desk.policy, self.desk.rung, failed)
 
     def _ended(self, ending: Ending, code: int | None) -> tuple[Status, str, str]:
         match ending:
