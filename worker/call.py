@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from protocol.display import Display
-from protocol.policy import Limits, Rung, SandboxPolicy
+from protocol.policy import Limit, Limits, Rung, SandboxPolicy
 from protocol.wire import Denial, Status
 
 
@@ -26,6 +26,7 @@ class Outcome:
     background: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     denials: tuple[Denial, ...] = ()
+    limit: Limit | None = None
 
 
 class ToolError(Exception):
@@ -122,6 +123,8 @@ class Desk:
     """Called from a job's thread with its id and the words for wire.JobEnded, when it ended by itself."""
     seen: dict[bytes, bytes] = field(default_factory=dict)
     """By real path, what the model last saw of a file.  See worker/files/seen.py."""
+    guard: object | None = None
+    """What ends commands that use too much, once there has been one.  See worker/processes/guard.py."""
     writing: threading.Lock = field(default_factory=threading.Lock)
     """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 

@@ -29,7 +29,7 @@ from worker.processes.complaints import (
 
 SHOWN = 3
 """Denials that a result names."""
-TAIL_CHARACTERS = 16 * 1024
+_TAIL_CHARACTERS = 16 * 1024
 """Of the output, that is looked at: what failed is told at the end."""
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run", "/dev/shm", "/dev/pts")
@@ -66,7 +66,7 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 @dataclass(frozen=True)
 class Failed:
-    """A command that failed: what it was, where it began, and the end of what it printed."""
+    """A command that failed: what it was, where it began, and what it printed."""
 
     command: str
     cwd: str
@@ -79,7 +79,7 @@ def denials(policy: SandboxPolicy, rung: Rung, failed: Failed) -> tuple[Denial, 
         return ()
     judge = _Judge(policy, rung, failed)
     found: dict[str, Denial] = {}
-    for complaint in complaints(failed.output):
+    for complaint in complaints(failed.output[-_TAIL_CHARACTERS:]):
         for denial in judge.denials(complaint):
             key = str(denial.permission) if denial.permission else denial.what
             if key not in found or (denial.sure and not found[key].sure):

@@ -34,7 +34,7 @@ from protocol.wire import (
     Welcome,
 )
 from worker.call import Desk
-from worker.sandbox import prctl, tree
+from worker.sandbox import prctl, rlimits, tree
 from worker.sandbox.confine import confine
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
@@ -129,6 +129,7 @@ def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> N
             raise FrameError(f"expected a welcome, got {type(other).__name__}")
     workspace = Path(policy.workspace)
     os.chdir(workspace)
+    rlimits.apply(limits, namespaced=False)
     writable = (*policy.writable, *also_writable)
     confined = confine(replace(policy, writable=writable), limits, Means.NONE)
     ready = confined.ready
