@@ -1,7 +1,7 @@
 # Shortcuts; each is a plain command of the README or a part of the gate.
 PYTHON ?= .venv/bin/python
 
-.PHONY: all rehearse gate format types contracts test bench
+.PHONY: all rehearse gate format types contracts test escapes bench
 
 all: gate
 
@@ -22,6 +22,10 @@ contracts:
 
 test:
 	$(PYTHON) -m pytest
+
+# Every attempt on the sandbox, several times over.
+escapes:
+	for time in 1 2 3; do $(PYTHON) -m pytest -q -n 2 --dist loadgroup tests/escapes || exit 1; done
 
 bench:
 	$(PYTHON) -m bench

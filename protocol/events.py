@@ -125,8 +125,48 @@ class ToolOutputDelta(Event, frozen=True, kw_only=True, tag="tool_output"):
     text: str
 
 
+class Denial(Struct, frozen=True):
+    """What the sandbox kept a call from.  `permission`: the words for what would allow it, or empty; `sure`:
+    false where it is only likely."""
+
+    what: str
+    permission: str = ""
+    sure: bool = True
+
+
+class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):
+    """A call waits for the user.  `reason` is the program's; `why` is the model's claim."""
+
+    question: int
+    call_id: str
+    name: str
+    subject: str
+    """The command, or the arguments of another tool."""
+    permissions: tuple[str, ...]
+    reason: str
+    why: str = ""
+    choices: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class PermissionAnswered(Event, frozen=True, kw_only=True, tag="permission_answered"):
+    """Whether a call may have what it needs.  `question`: null where nobody was asked.  `by`: who decided;
+    `scope`: for how long, empty for a no; `words`: the user's, or why not."""
+
+    question: int | None
+    call_id: str
+    name: str
+    subject: str
+    permissions: tuple[str, ...]
+    allowed: bool
+    by: str
+    scope: str = ""
+    words: str = ""
+
+
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
-    """`status`: see protocol.wire.Status.  `bytes`: size of what the model gets."""
+    """`status`: see protocol.wire.Status.  `bytes`: size of what the model gets.  `limit`: which limit ended
+    it, or empty."""
 
     call_id: str
     name: str
@@ -135,6 +175,8 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     seconds: float
     bytes: int
     display: Display
+    denials: tuple[Denial, ...] = ()
+    limit: str = ""
 
 
 class Notice(Event, frozen=True, kw_only=True, tag="notice"):
@@ -186,6 +228,8 @@ AnyEvent = (
     | ReplyFinished
     | ToolStarted
     | ToolOutputDelta
+    | PermissionAsked
+    | PermissionAnswered
     | ToolFinished
     | Notice
     | Compacted

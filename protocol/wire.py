@@ -10,7 +10,7 @@ by call id, and a peer without one sends output as frames.
     Hello{min, max}             ->
                                 <- Welcome{version, policy, limits, cwd} | Nope{why}
     Ready{rung, means, notes}   ->
-                                <- RunTool{call_id, name, arguments, approved}
+                                <- RunTool{call_id, name, arguments, ...}
     ToolOutput*, OpenOutput?    ->
                                 <- OutputOpened{call_id, name} | OutputRefused{call_id, why}
     Dial?                       ->
@@ -79,6 +79,11 @@ class RunTool(Struct, frozen=True, tag="run"):
     approved: bool = False
     """The user allowed this very command to run, though nothing may confine it: on the rung `off` a command
     that isn't approved is refused."""
+    cwd: str = ""
+    """Where commands start from this call on: another worker has moved there.  Empty: where this worker's
+    last command ended."""
+    alone: bool = False
+    """This worker ends with the call, so nothing may be left running by it."""
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):
@@ -184,10 +189,12 @@ class ToolFinished(Struct, frozen=True, tag="finished"):
 
 
 class JobEnded(Struct, frozen=True, tag="job-ended"):
-    """A background job is over.  `line`: its id, command and how it ended."""
+    """A background job is over.  `line`: its id, command and how it ended.  `jobs`: how many of this worker
+    still run."""
 
     id: str
     line: str
+    jobs: int = 0
 
 
 class Dial(Struct, frozen=True, tag="dial"):

@@ -1,87 +1,28 @@
 """Settings: flags beat the environment, that beats the project's file, that beats the user's file.
 
-    environment     AGENT_HOME, AGENT_MODEL, AGENT_BASE_URL
+    environment     AGENT_HOME, AGENT_MODEL, AGENT_BASE_URL, AGENT_SANDBOX
 
-A project's file is a stranger's: only PROJECT_KEYS and, to lower them, PROJECT_KEYS_LOWER are read from it;
-the others are named in one notice and nothing is done with them.  Reading settings runs nothing and connects
-to nobody.  The key of the model's server is no setting: `read_key` takes it from the environment.  What a
-file may hold is in `Choices`.  What is *not* here: where the files and the state lie (places.py).
+What a file may hold is in choices/tables.py, what of it a project may say in choices/project.py.  Reading
+settings runs nothing and connects to nobody.  The key of the model's server is no setting: `read_key` takes
+it from the environment.  What is *not* here: where the files and the state lie (places.py).
 """
 
-import os
-import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_type_hints
-from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
+from protocol.permission import Kind, Permission, PermissionWordError, parse
 from protocol.policy import Limits
-from supervisor.exits import USAGE, StopError
+from supervisor.choices import project, trusted
+from supervisor.choices.files import File, SettingsError, Values, check, plain, read
+from supervisor.choices.tables import OUTPUT_MAX, Choices
+from supervisor.choices.words import begins_with_tool
 from supervisor.harmless import harmless_line
 from supervisor.places import home_of, project_file, project_of, user_file, workspace_of
 
-BUDGET_MAX = 500_000
-"""Tokens.  What a request may use at most by default: beyond that, models lose track and rounds cost much."""
-OUTPUT_MAX = 32_000
-"""Tokens.  What a reply may have, thinking included, unless the window is small."""
-FILE_MAX = 256 * 1024
-"""Bytes.  A larger settings file is no settings file."""
-PROJECT_KEYS = ("show_tool_results", "command_timeout")
-"""What a project may set as it likes."""
-PROJECT_KEYS_LOWER = ("tool_result_cap_bytes", "output_file_cap", "max_tool_rounds_per_turn")
-"""What a project may only make smaller than the user has it."""
-
-
-class SettingsError(StopError):
-    """A setting is wrong: the message has the place, the key and what is allowed."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, USAGE)
-
-
-def _number(low: int, high: int, unit: str) -> Meta:
-    return Meta(ge=low, le=high, description=f"a whole number of {unit}, {low} to {high}")
-
-
-_Name = Annotated[str, Meta(min_length=1, max_length=200, description="a text of 1 to 200 characters")]
-_Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", description="the name of an environment variable")]
-_Seconds = Annotated[float, Meta(ge=1, le=600, description="a number of seconds, 1 to 600")]
-_Choice = Literal["off", "summary", "preview", "full"]
-_Shown = Annotated[_Choice, Meta(description='"off", "summary", "preview", "full"')]
-_Yes = Annotated[bool, Meta(description="true or false")]
-
-
-class Choices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys of a settings file, with their defaults."""
-
-    model: _Name = "deepseek-flash"
-    base_url: _Name = "https://api.deepseek.com"
-    key_env: _Variable = "DEEPSEEK_API_KEY"
-    """Which variable holds the key; the key itself never stands in a file of ours."""
-    thinking: _Yes = True
-    window: Annotated[int, _number(4_000, 100_000_000, "tokens")] = 1_000_000
-    """What the model takes in one request, its reply included."""
-    max_output_tokens: Annotated[int, _number(256, 1_000_000, "tokens")] = OUTPUT_MAX
-    """Without this key: 32,000, or a quarter of the window where that is less."""
-    budget_tokens: Annotated[int, _number(2_000, 100_000_000, "tokens")] = BUDGET_MAX
-    max_tool_rounds_per_turn: Annotated[int, _number(1, 10_000, "rounds")] = 200
-    """After so many the model is asked for a summary, without tools."""
-    max_turns_per_session: Annotated[int, _number(1, 1_000_000, "turns")] = 500
-    """An emergency brake on an unattended process, no limit on a conversation."""
-    tool_result_cap_bytes: Annotated[int, _number(1_000, 1_000_000, "bytes")] = 32_000
-    """What the model gets of one result: about 10,000 tokens, which stay and cost in every later round."""
-    output_file_cap: Annotated[int, _number(64_000, 1 << 40, "bytes")] = 256 * 1024 * 1024
-    """What is kept of one command's output: enough for any log, too little to fill a disk."""
-    command_timeout: _Seconds = 120.0
-    """A command's time when the model names none."""
-    show_tool_results: _Shown = "preview"
-    """What the user is shown of a result; it never changes what the model gets."""
-    mask_transcript: _Yes = False
-    """Whether known shapes of keys are masked before they enter the conversation."""
+__all__ = ["Choices", "Flags", "Loaded", "Settings", "SettingsError", "load", "read_key"]
 
 
 class Flags(Struct, frozen=True, kw_only=True):
@@ -92,10 +33,15 @@ class Flags(Struct, frozen=True, kw_only=True):
     workspace: str | None = None
     timeout: float | None = None
     max_tool_rounds: int | None = None
+    sandbox: str | None = None
+    """The mode."""
+    allow: tuple[str, ...] = ()
+    """Words of protocol/permission.py, and rules."""
 
 
 class Settings(Choices, frozen=True, kw_only=True):
-    """All settings of a process, with the places that follow from them.  Paths are absolute and real."""
+    """All settings of a process, with the places that follow from them.  Paths are absolute and real, but
+    for those in `sandbox.read` and `sandbox.write`, which are absolute only."""
 
     home: Path
     """The state directory."""
@@ -108,6 +54,8 @@ class Settings(Choices, frozen=True, kw_only=True):
     """Whether a flag, the environment or the user's file has named a server."""
     rehearsal: bool = False
     """A script plays the model's part."""
+    granted: tuple[Permission, ...] = ()
+    """What `--allow` permits to this run."""
 
     @property
     def budget(self) -> int:
@@ -116,10 +64,18 @@ class Settings(Choices, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
+        chosen = self.limits_chosen
         return Limits(
             result_cap_bytes=self.tool_result_cap_bytes,
             output_file_cap=self.output_file_cap,
             command_seconds=self.command_timeout,
+            memory_bytes=chosen.memory or 0,
+            processes=chosen.processes,
+            cpu_seconds=chosen.cpu_seconds,
+            open_files=chosen.open_files,
+            file_bytes=chosen.file_size,
+            output_bytes=chosen.output,
+            disk_bytes=chosen.disk,
         )
 
 
@@ -133,24 +89,43 @@ class Loaded(Struct, frozen=True):
 def load(flags: Flags, environ: Mapping[str, str], cwd: Path) -> Loaded:
     """The settings of this process.  Raises SettingsError, or StopError for a missing workspace."""
     workspace = workspace_of(flags.workspace, cwd)
-    root, project = project_of(workspace)
-    path = user_file(environ)
-    user, text = _read(path)
-    users = _check(user, str(path), text)
-    path = project_file(root)
-    offered, text = _read(path)
-    taken, ignored = _from_project(offered, users)
-    _check(taken, str(path), text)
-    named = _named(flags, environ)
-    chosen = {**user, **taken, **named}
-    window = msgspec.convert(chosen, Choices).window
-    chosen.setdefault("max_output_tokens", min(OUTPUT_MAX, window // 4))
-    chosen |= {"home": home_of(environ, cwd), "workspace": workspace, "root": root, "project": project}
-    chosen["configured"] = bool({**user, **named}.get("base_url"))
-    settings = msgspec.convert(chosen, Settings)
+    root, key = project_of(workspace)
+    home = home_of(environ, cwd)
+    user = read(user_file(environ))
+    users = check(user.values, str(user.path), user.text)
+    theirs = read(project_file(root))
+    offer = offered(theirs, users)
+    trust = trusted.trusted(home, root, key)
+    is_trusted = trust == theirs.digest and bool(trust)
+    named, granted = _named(flags, environ)
+    taken = project.merged(offer.tightening, offer.widening if is_trusted else {})
+    chosen = project.merged(user.values, taken, named)
+    choices = msgspec.convert(plain(chosen, ""), Choices)
+    _key_stays(choices)
+    reply = min(OUTPUT_MAX, choices.window // 4)
+    if "max_output_tokens" not in chosen:
+        choices = msgspec.structs.replace(choices, max_output_tokens=reply)
+    settings = Settings(
+        **{name: getattr(choices, name) for name in choices.__struct_fields__},
+        home=home,
+        workspace=workspace,
+        root=root,
+        project=key,
+        configured=bool("base_url" in named or user.values.get("base_url")),
+        granted=granted,
+    )
+    settings = _expanded(settings, environ)
     if (reply := settings.max_output_tokens) >= settings.window:
         raise SettingsError(f"max_output_tokens ({reply}) must be smaller than window ({settings.window})")
-    return Loaded(settings, (_notice(path, ignored),) if ignored else ())
+    waiting = () if is_trusted else offer.widening_keys
+    notice = _notice(theirs.path, offer.ignored, waiting, changed=bool(trust))
+    return Loaded(settings, (notice,) if notice else ())
+
+
+def offered(file: File, users: Choices) -> project.Offer:
+    """What a project's file says, sorted.  Raises SettingsError for a value that no file may have."""
+    kept, ignored = project.known(file.values)
+    return project.sorted_out(kept, ignored, check(kept, str(file.path), file.text), users)
 
 
 def read_key(settings: Settings, environ: Mapping[str, str]) -> str | None:
@@ -161,105 +136,87 @@ def read_key(settings: Settings, environ: Mapping[str, str]) -> str | None:
     return key or None
 
 
-def _named(flags: Flags, environ: Mapping[str, str]) -> dict[str, object]:
+def _named(flags: Flags, environ: Mapping[str, str]) -> tuple[Values, tuple[Permission, ...]]:
     """What the environment and the flags name, checked.  An empty variable counts as none."""
-    named: dict[str, object] = {}
+    rules, granted = _allowed(flags, environ)
+    sources: list[Values] = []
     for key, value, place in (
         ("model", environ.get("AGENT_MODEL") or None, "AGENT_MODEL"),
         ("base_url", environ.get("AGENT_BASE_URL") or None, "AGENT_BASE_URL"),
+        ("sandbox.mode", environ.get("AGENT_SANDBOX") or None, "AGENT_SANDBOX"),
         ("model", flags.model, "--model"),
         ("base_url", flags.base_url, "--base-url"),
+        ("sandbox.mode", flags.sandbox, "--sandbox"),
         ("max_tool_rounds_per_turn", flags.max_tool_rounds, "--max-tool-rounds"),
+        ("rules.allow", rules or None, "--allow"),
     ):
         if value is not None:
-            _check({key: value}, place, "")
-            named[key] = value
+            table, dot, name = key.rpartition(".")
+            source: Values = {table: {name: value}} if dot else {name: value}
+            check(source, place)
+            sources.append(source)
     if flags.timeout is not None and not 0 < flags.timeout < float("inf"):
         raise SettingsError("--timeout: a number of seconds above 0 is wanted")
-    return named
+    return project.merged(*sources), granted
 
 
-def _from_project(offered: Mapping[str, object], users: Choices) -> tuple[dict[str, object], list[str]]:
-    """What is taken from a project's file, and the names of what is not."""
-    taken: dict[str, object] = {}
-    ignored: list[str] = []
-    for key, value in offered.items():
-        if key in PROJECT_KEYS:
-            taken[key] = value
-        elif key not in PROJECT_KEYS_LOWER:
-            ignored.append(key)
-        elif isinstance(value, int) and value > getattr(users, key):
-            ignored.append(f"{key} (may only be lowered)")
-        else:
-            taken[key] = value
-    return taken, ignored
+def _allowed(flags: Flags, environ: Mapping[str, str]) -> tuple[list[str], tuple[Permission, ...]]:
+    """The words of `--allow`: those that begin with a tool are rules, the others permissions."""
+    rules = [given for given in flags.allow if begins_with_tool(given)]
+    granted: list[Permission] = []
+    for given in flags.allow:
+        if given in rules:
+            continue
+        try:
+            permission = parse(given)
+        except PermissionWordError as error:
+            words = f"--allow: {harmless_line(str(error))}; or a rule: a tool, or a tool and a pattern"
+            raise SettingsError(words) from error
+        if permission.kind in (Kind.READ, Kind.WRITE):
+            permission = Permission(permission.kind, _below_home(permission.target, environ))
+        granted.append(permission)
+    return rules, tuple(granted)
 
 
-def _notice(path: Path, ignored: list[str]) -> str:
-    names = ", ".join(harmless_line(name[:60]) for name in ignored[:10])
-    more = f" and {len(ignored) - 10} more" if len(ignored) > 10 else ""
-    return f"{harmless_line(str(path))}: not read from a project's file: {names}{more}"
+def _key_stays(choices: Choices) -> None:
+    """The key of the model's server is the supervisor's alone."""
+    for key in ("environment", "environment_secret"):
+        if choices.key_env in getattr(choices.sandbox, key):
+            words = (
+                f"sandbox.{key}: {choices.key_env} holds the key of the model's server; commands never get it"
+            )
+            raise SettingsError(words)
 
 
-def _read(path: Path) -> tuple[dict[str, object], str]:
-    """The keys of a settings file and its text; nothing where there is no file."""
-    try:
-        # A stranger's file may be a pipe.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SettingsError(f"{path}: is not a file")
-            data = file.read(FILE_MAX + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}, ""
-    except OSError as error:
-        raise SettingsError(f"{path}: can't be read: {error.strerror}") from error
-    if len(data) > FILE_MAX:
-        raise SettingsError(f"{path}: is larger than {FILE_MAX} bytes")
-    import tomllib  # late: most starts have no settings file
-
-    try:
-        text = data.decode("utf-8-sig")
-        return tomllib.loads(text), text
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{path}, line {line}: is not UTF-8") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingsError(f"{path}: is not TOML: {harmless_line(str(error))}") from error
+def _expanded(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    """The same with `~` resolved."""
+    sandbox = settings.sandbox
+    if not sandbox.read and not sandbox.write:
+        return settings
+    whole = {
+        name: tuple(_below_home(place, environ) for place in places)
+        for name, places in (("read", sandbox.read), ("write", sandbox.write))
+    }
+    return msgspec.structs.replace(settings, sandbox=msgspec.structs.replace(sandbox, **whole))
 
 
-def _check(values: Mapping[str, object], place: str, text: str) -> Choices:
-    """The values as choices.  Raises SettingsError; `text` is searched for the line."""
-    try:
-        choices = msgspec.convert(dict(values), Choices)
-    except msgspec.ValidationError as error:
-        raise SettingsError(_wrong(str(error), place, text)) from error
-    url = choices.base_url
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https") or not re.fullmatch(r"[!-~]+", url):
-        reason = "is no http:// or https:// address"
-    elif parts.username is not None or parts.query or parts.fragment:
-        reason, url = "must not hold a name, a password, a query or a fragment", f"{parts.scheme}://{host}"
-    else:
-        return choices
-    raise SettingsError(f"{_at(place, text, 'base_url')}: base_url {reason}: {harmless_line(url)}")
+def _below_home(path: str, environ: Mapping[str, str]) -> str:
+    if path != "~" and not path.startswith("~/"):
+        return path
+    return str(Path(environ.get("HOME") or Path.home(), path[2:]))
 
 
-def _wrong(reason: str, place: str, text: str) -> str:
-    if unknown := re.search(r"unknown field `(.*)`", reason, re.DOTALL):
-        key, known = unknown[1], ", ".join(Choices.__struct_fields__)
-        return f"{_at(place, text, key)}: there is no setting {harmless_line(key[:60])}; there are: {known}"
-    key = reason.partition("`$.")[2].partition("`")[0]
-    allowed = get_type_hints(Choices, include_extras=True)[key].__metadata__[0].description
-    return f"{_at(place, text, key)}: {key}: {reason.partition(' - at ')[0]}; allowed: {allowed}"
+def _notice(path: Path, ignored: tuple[str, ...], waiting: tuple[str, ...], *, changed: bool) -> str:
+    """What of a project's file is not used, in one line; empty where all of it is."""
+    parts = []
+    if ignored:
+        parts.append(f"not read from a project's file: {_some(ignored)}")
+    if waiting:
+        until = "it has changed since you trusted it; " if changed else ""
+        parts.append(f"{until}not used before you trust it (agent trust): {_some(waiting)}")
+    return f"{harmless_line(str(path))}: {'; '.join(parts)}" if parts else ""
 
 
-def _at(place: str, text: str, key: str) -> str:
-    """The place with the number of the line where the key stands, if it can be found."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}\b", line):
-            return f"{harmless_line(place)}, line {number}"
-    return harmless_line(place)
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(harmless_line(name[:60]) for name in names[:10]) + more

@@ -21,7 +21,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "lint": ("-m", "ruff", "check", "-q", "."),
     "types": ("-m", "mypy"),
     "contracts": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-logo"),
-    "tests": ("-m", "pytest", "-q", "-n", "2", "--cov", "--cov-report="),
+    "tests": ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--cov", "--cov-report="),
 }
 
 INCLUDED = "--include=protocol/*,supervisor/*,worker/*"

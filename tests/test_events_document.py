@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from protocol import events
 from protocol.display import Display
-from protocol.policy import Rung
+from protocol.policy import Limit, Rung
 from protocol.wire import Status
+from supervisor.permits.asking import Decider, Scope
 from tests.product import ROOT
 
 TEXT = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
@@ -61,12 +62,20 @@ def test_what_all_events_share_and_what_they_are_made_of_is_listed() -> None:
     assert documented("In every event") == {"type": "string", **COMMON}
     assert documented("usage") == fields(events.Usage)
     assert documented("display") == fields(Display)
+    assert documented("denial") == fields(events.Denial)
     assert f"version {events.SCHEMA} of the schema" in TEXT
 
 
 @pytest.mark.parametrize(
     ("section", "values"),
-    [("sandbox", Rung), ("tool_finished", Status), ("turn_finished", events.StopReason)],
+    [
+        ("sandbox", Rung),
+        ("permission_asked", Scope),
+        ("permission_answered", Decider),
+        ("tool_finished", Status),
+        ("tool_finished", Limit),
+        ("turn_finished", events.StopReason),
+    ],
 )
 def test_every_value_of_an_enumeration_is_named(section: str, values: type[Enum]) -> None:
     assert [each.value for each in values if f"`{each.value}`" not in SECTIONS[f"`{section}`"]] == []

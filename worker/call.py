@@ -13,7 +13,7 @@ from typing import Protocol
 
 from protocol.display import Display
 from protocol.policy import Limit, Limits, SandboxPolicy
-from protocol.wire import Status
+from protocol.wire import Denial, Status
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,17 @@ class Outcome:
     background: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     limit: Limit | None = None
+    denials: tuple[Denial, ...] = ()
 
 
 class ToolError(Exception):
-    """The tool can't do it.  The message tells the model what is wrong and what to do."""
+    """The tool can't do it.  The message tells the model what is wrong and what to do; `denial` is for the
+    user, where the sandbox's policy is the reason."""
 
-    def __init__(self, message: str, status: Status = Status.FAILED) -> None:
+    def __init__(self, message: str, status: Status = Status.FAILED, denial: Denial | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.denial = denial
 
 
 class BackgroundJob(Protocol):
@@ -89,6 +92,10 @@ class BackgroundJob(Protocol):
         ...
 
 
+def _enter_nothing() -> None:
+    """The domain of commands that nobody confines."""
+
+
 def _tell_nobody(job: str, line: str) -> None:
     """A desk without a listener."""
 
@@ -102,6 +109,8 @@ class Desk:
     cwd: Path
     refuse_commands: str = ""
     """Why run_command is refused (no sandbox here); empty where it may run."""
+    enter: Callable[[], None] = _enter_nothing
+    """Called by the fresh thread that starts a command: the command's own domain.  Raises OSError."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
     jobs: dict[str, BackgroundJob] = field(default_factory=dict)
@@ -129,3 +138,7 @@ class Call:
     cancelled: threading.Event
     say: Callable[[str], None]
     open_output: Callable[[], tuple[str, int]]
+    approved: bool = False
+    """The user allowed this very command, though nothing may confine it."""
+    alone: bool = False
+    """The worker ends with this call: nothing may be left running."""

@@ -1,57 +1,43 @@
-"""What tools may touch by default: the system's programs, the user's toolchains, the workspace; no secrets.
+"""The policy of a session, from the user's settings and what the machine has.
 
-An allow-list.  Landlock can't take a part out of what it has granted, so a directory that holds something
-hidden is granted entry by entry around it (what appears there later is then closed).  One thing can't be
-hidden so: what lies inside the workspace itself, which is granted as a whole.
+An allow-list: the system's programs, the user's toolchains, the workspace.  Which places those are is in the
+files beside this one; what a grant adds is in widen.py.
 """
 
 import contextlib
-import os
-import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
-from protocol.policy import Mode, SandboxPolicy
-from supervisor.exits import USAGE, StopError
+from msgspec import Struct
 
-_NOT_READABLE = frozenset(
-    ("home", "root", "run", "var", "tmp", "boot", "media", "mnt", "lost+found", "proc", "sys", "dev")
-)
-"""Top-level directories that hold users' data, secrets or the machine itself."""
-_SYSTEM = frozenset(
-    ("bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr")
-)
-"""Readable even where the workspace lies below them.  Another one that holds the workspace holds its
-neighbours too, which are other projects."""
-_READABLE = (
-    "/proc",  # other processes' memory and environment are closed by Landlock's own rule about ptrace
-    "/sys/devices/system",
-    "/sys/fs/cgroup",
-    "/var/lib/dpkg",
-    "/var/cache/fontconfig",
-)
-_SECRETS = ("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "krb5.keytab", "ssl/private")
-"""Below /etc.  For an ordinary user their modes close them already; root's tools are kept out by this."""
-_TOOLCHAINS = (
-    ".asdf", ".bun", ".cargo/bin", ".deno", ".dotnet", ".juliaup", ".local/bin", ".local/lib", ".local/opt",
-    ".local/share/mise", ".local/share/pipx", ".local/share/uv", ".nix-profile", ".nvm", ".pyenv", ".rbenv",
-    ".rustup", ".sdkman", ".volta", "anaconda3", "go/bin", "go/pkg", "miniconda3", "miniforge3",
+from protocol.policy import Mode, Network, SandboxPolicy
+from supervisor.exits import USAGE, StopError
+from supervisor.policy.environment import commands_environment, is_text
+from supervisor.policy.home import private_home
+from supervisor.policy.protected import protected_places
+from supervisor.policy.readable import readable_places
+from supervisor.policy.repository import repository_of
+from supervisor.policy.secrets import hidden_places
+from supervisor.policy.survey import Survey, survey
+
+_NO_WORKSPACE = (
+    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run",
+    "sbin", "sys", "tmp", "usr", "usr/bin", "usr/lib", "usr/local", "usr/sbin", "var", "var/lib", "var/tmp",
 )  # fmt: skip
-"""Below the home directory.  Not whole `.cargo`, `.config` and the like: they hold credentials."""
-_TOOLCHAIN_VARIABLES = (
-    "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "NVM_BIN", "GOROOT", "RUSTUP_HOME", "JAVA_HOME",
-    "SDKMAN_DIR", "ANDROID_HOME", "CUDA_HOME", "VOLTA_HOME",
-)  # fmt: skip
-"""Passed to commands, and their directories can be read."""
-_PASSED = ("USER", "LOGNAME", "LANG", "TZ", "CONDA_DEFAULT_ENV", "CI", "COLUMNS", "LINES", "NO_COLOR")
-_FOUND_IN_HOME = {"PYENV_ROOT": ".pyenv", "RUSTUP_HOME": ".rustup", "NVM_DIR": ".nvm", "VOLTA_HOME": ".volta"}
-"""Programs look for these below $HOME, which is a private directory for them."""
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_IDENTITY = re.compile(r"(?ms)^\s*\[user\]([^\[]*)")
-_NAMED = re.compile(r"(?m)^\s*(name|email)\s*=\s*(.+?)\s*$")
-_SHELL = "/bin/bash"
+"""Below /.  A project may lie in one of them, but none of them is a project."""
+
+
+class Wishes(Struct, frozen=True):
+    """What the user's settings say about the sandbox.  Paths may begin with `~`."""
+
+    mode: Mode = Mode.WORKSPACE_WRITE
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    environment_secret: tuple[str, ...] = ()
+    hide_env_files: bool = True
+    """Whether files of the workspace that usually hold secrets are hidden: `.env`, private keys."""
+    network: Network = Network.OFF
 
 
 def default_policy(
@@ -60,31 +46,54 @@ def default_policy(
     tmp: Path,
     environ: Mapping[str, str],
     home_state: Path,
-    *,
-    mode: Mode = Mode.WORKSPACE_WRITE,
+    wishes: Wishes | None = None,
 ) -> SandboxPolicy:
     """The policy of a session.  `tmp` exists and is private; `home` is made in it, $HOME of commands.
 
     `home_state`: the state directory, hidden but for `output` and `tmp`.  `environ`: the user's, of which
     only names on a list reach commands.  Raises StopError for a workspace that can't be worked in.
     """
-    root = workspace.resolve()
-    _usable(root, workspace)
+    wishes = wishes or Wishes()
+    root, tmp, state = workspace.resolve(), tmp.resolve(), home_state.resolve()
     user_home = Path(environ.get("HOME") or "~").expanduser().resolve()
-    hidden = (
-        home_state.resolve(),
-        *(Path("/etc", name) for name in _SECRETS),
-        *Path("/etc/ssh").glob("*_key"),
+    _usable(root, workspace)
+    unconfined = wishes.mode is Mode.UNCONFINED
+    if unconfined:
+        # What may be done is what the user may do, so their own home is the right one.
+        home, hidden, protected = user_home, [], []
+    else:
+        _confinable(root, user_home, state)
+        home = private_home(tmp, user_home, root)
+        seen = survey(root)
+        secrets = seen.secrets if wishes.hide_env_files else Survey().secrets
+        hidden = list(hidden_places(state, user_home, root, environ, secrets))
+        protected = list(protected_places(root, seen.repositories))
+    network = Network.ON if unconfined else wishes.network
+    wished = _wished((*wishes.read, *_shared_repository(root)), user_home)
+    writable = [path for path in _wished(wishes.write, user_home) if not root.is_relative_to(path)]
+    environment = commands_environment(
+        environ,
+        home,
+        user_home,
+        root,
+        tmp,
+        wishes.environment,
+        wishes.environment_secret,
+        wishes.mode,
+        network,
     )
-    # Unconfined tools may read the user's own home anyway.
-    home = user_home if mode is Mode.UNCONFINED else _private_home(tmp.resolve(), user_home, root)
     return SandboxPolicy(
         workspace=str(root),
-        mode=mode,
-        readable=tuple(_texts(dict.fromkeys(_readable(environ, user_home, root, hidden)))),
-        tmp=str(tmp.resolve()),
+        mode=wishes.mode,
+        readable=_texts(readable_places(environ, user_home, root, wished, hidden)),
+        writable=_texts(path.resolve() for path in writable if path.exists()),
+        tmp=str(tmp),
         output=str(output.resolve()),
-        environment=tuple(_environment(environ, home, user_home, root, tmp.resolve()).items()),
+        environment=tuple(environment.items()),
+        opened=_texts(path.resolve() for path in _wished(wishes.read, user_home) if path.exists()),
+        hidden=_texts(hidden),
+        protected=_texts(protected),
+        network=network,
     )
 
 
@@ -100,118 +109,47 @@ def _usable(root: Path, workspace: Path) -> None:
         raise StopError(words, USAGE) from None
 
 
-def _readable(
-    environ: Mapping[str, str], home: Path, workspace: Path, hidden: tuple[Path, ...]
-) -> Iterator[Path]:
-    """Real paths of what may be read and executed beside the workspace."""
-    with os.scandir("/") as entries:
-        system = [Path(entry.path) for entry in entries if _of_the_system(entry.name, workspace)]
-    # A link to the resolver's file is common, and its target lies below /run.
-    wanted = [*system, *map(Path, _READABLE), Path("/etc/resolv.conf")]
-    wanted += [home / name for name in _TOOLCHAINS]
-    wanted += [Path(environ[name]) for name in _TOOLCHAIN_VARIABLES if environ.get(name)]
-    wanted += [Path(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
-    # The interpreter that runs the workers, and what they may import late.
-    wanted += [Path(place) for place in (sys.prefix, sys.base_prefix, sys.base_exec_prefix, *_packages())]
-    for path in wanted:
+def _confinable(root: Path, user_home: Path, state: Path) -> None:
+    """Whether a sandbox around this workspace would mean something.  Nothing inside a workspace can be kept
+    from commands everywhere, and a home directory is full of keys."""
+    what = ""
+    if root == user_home or user_home.is_relative_to(root):
+        what = f"The workspace {root} holds your home directory, and so your keys and passwords"
+    elif root in {Path("/", name) for name in _NO_WORKSPACE}:
+        what = f"The workspace {root} is a directory of the system"
+    elif state.is_relative_to(root):
+        words = f"The workspace {root} holds the agent's own state, {state}"
+        raise StopError(f"{words}; move that (AGENT_HOME) or start in the directory of a project.", USAGE)
+    elif root.is_relative_to(state):
+        words = f"The workspace {root} lies in the agent's own state, {state}"
+        raise StopError(f"{words}; start in the directory of a project.", USAGE)
+    if what:
+        raise StopError(
+            f"{what}; start in the directory of a project, or without a sandbox: --sandbox unconfined.", USAGE
+        )
+
+
+def _wished(named: Iterable[str], home: Path) -> Iterator[Path]:
+    """Paths of settings; `~` is the user's home.  What is relative means nothing here and is passed over."""
+    for name in named:
+        path = home / name[2:] if name.startswith("~/") else home if name == "~" else Path(name)
+        if path.is_absolute():
+            yield path
+
+
+def _shared_repository(root: Path) -> tuple[str, ...]:
+    """The directory that a linked working tree shares with others, so that git works in it."""
+    repository = repository_of(root)
+    if repository is None or repository.common.is_relative_to(root):
+        return ()
+    return (str(repository.common),)
+
+
+def _texts(paths: Iterable[Path]) -> tuple[str, ...]:
+    """What can be sent to a worker, each once."""
+    texts: dict[str, None] = {}
+    for path in paths:
         with contextlib.suppress(OSError):
-            # Only a programs' directory below the home is granted, never the home or what is above it.
-            if (real := path.resolve(strict=True)) not in (home, *home.parents):
-                yield from _around(real, hidden)
-
-
-def _of_the_system(name: str, workspace: Path) -> bool:
-    """Whether a top-level directory may be read as a whole."""
-    return name in _SYSTEM or (name not in _NOT_READABLE and name != workspace.parts[1])
-
-
-def _around(path: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
-    """The path, or where something hidden lies below it, its entries without that."""
-    if any(path.is_relative_to(secret) for secret in hidden):
-        return
-    if not any(secret.is_relative_to(path) for secret in hidden):
-        yield path
-        return
-    with contextlib.suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            # The target of a link has a rule of its own, or none.
-            if not entry.is_symlink():
-                yield from _around(Path(entry.path), hidden)
-
-
-def _packages() -> Iterator[str]:
-    for name in ("protocol", "worker"):
-        if spec := find_spec(name):
-            yield from spec.submodule_search_locations or ()
-    if spec := find_spec("msgspec"):
-        yield from (str(Path(place).parent) for place in spec.submodule_search_locations or ())
-
-
-def _environment(
-    environ: Mapping[str, str], home: Path, user_home: Path, workspace: Path, tmp: Path
-) -> dict[str, str]:
-    """The whole environment of commands."""
-    made = {
-        name: environ[name]
-        for name in environ
-        if name in _PASSED or name in _TOOLCHAIN_VARIABLES or name.startswith("LC_")
-    }
-    for name, below in _FOUND_IN_HOME.items():
-        if name not in made and (user_home / below).is_dir():
-            made[name] = str(user_home / below)
-    made |= {
-        "PATH": _path(environ, workspace),
-        "HOME": str(home),
-        "SHELL": _SHELL,
-        "TMPDIR": str(tmp),
-        "TERM": "dumb",
-    }
-    return {name: value for name, value in made.items() if _is_text(value)}
-
-
-def _path(environ: Mapping[str, str], workspace: Path) -> str:
-    """Absolute entries only, and none in the workspace but the active virtual environment's: a file that is
-    written there must not become a program."""
-    active = environ.get("VIRTUAL_ENV")
-    kept = [
-        entry
-        for entry in environ.get("PATH", "").split(":")
-        if entry.startswith("/")
-        and (not Path(entry).is_relative_to(workspace) or (active and Path(entry).is_relative_to(active)))
-    ]
-    return ":".join(kept) or _DEFAULT_PATH
-
-
-def _private_home(tmp: Path, user_home: Path, workspace: Path) -> Path:
-    """$HOME of commands: empty but for who commits.  The real one can't be read, and git fails on a
-    configuration that it may not read; so do others."""
-    home = tmp / "home"
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = ["[safe]", f"\tdirectory = {_quoted(str(workspace))}"]
-    named: dict[str, str] = {}
-    for place in (user_home / ".config/git/config", user_home / ".gitconfig"):
-        with contextlib.suppress(OSError):
-            text = place.read_text(errors="replace")
-            for section in _IDENTITY.findall(text):
-                named |= dict(_NAMED.findall(section))
-    if named:
-        lines += ["[user]", *(f"\t{key} = {value}" for key, value in named.items())]
-    (home / ".gitconfig").write_text("\n".join(lines) + "\n")
-    return home
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _texts(paths: Iterable[Path]) -> Iterator[str]:
-    """What can be sent to a worker."""
-    return (str(path) for path in paths if _is_text(str(path)))
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            if is_text(str(path)):
+                texts[str(path)] = None
+    return tuple(texts)

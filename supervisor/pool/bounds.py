@@ -6,7 +6,7 @@ length would go into the conversation, to the disk and into every later request.
 
 from msgspec.structs import replace
 
-from protocol.wire import JobEnded, ToolFinished
+from protocol.wire import Denial, JobEnded, ToolFinished
 
 RESULT_SLACK = 4096
 """Bytes that a result may have above its cap: a tool's closing words."""
@@ -15,6 +15,9 @@ LINE = 1000
 BLOCK = 64 * 1024
 """Characters of a preview, a diff, or text for the screen."""
 _LINES = 200
+_PATH = 4096
+"""Characters: the longest path that the kernel knows."""
+_DENIALS = 20
 
 
 def bounded(finished: ToolFinished, cap: int) -> ToolFinished:
@@ -37,8 +40,21 @@ def bounded(finished: ToolFinished, cap: int) -> ToolFinished:
         ),
         background=tuple(line[:LINE] for line in finished.background[:_LINES]),
         paths=tuple(path[:LINE] for path in finished.paths[:_LINES]),
+        denials=tuple(_denial(denial) for denial in finished.denials[:_DENIALS]),
+        cwd=finished.cwd if finished.cwd.startswith("/") and len(finished.cwd) <= _PATH else "",
+        jobs=max(0, finished.jobs),
+    )
+
+
+def _denial(denial: Denial) -> Denial:
+    """A permission that is longer than any path is none that anybody could give."""
+    asked = denial.permission
+    return replace(
+        denial,
+        what=denial.what[:LINE],
+        permission=asked if asked is not None and len(asked.target) <= _PATH else None,
     )
 
 
 def bounded_job(ended: JobEnded) -> JobEnded:
-    return JobEnded(ended.id[:LINE], ended.line[:LINE])
+    return JobEnded(ended.id[:LINE], ended.line[:LINE], max(0, ended.jobs))

@@ -40,8 +40,18 @@ EFFECT_UNKNOWN = "The effect of this call is unknown: check before you repeat it
 class Running:
     """A call that a worker has.  `done` is set once `finished` is there."""
 
-    def __init__(self, call: ToolCall, on_output: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        call: ToolCall,
+        on_output: Callable[[str], None],
+        *,
+        approved: bool = False,
+        alone: bool = False,
+    ) -> None:
         self.call = call
+        self.approved = approved
+        self.alone = alone
+        """Its worker serves this call only."""
         self.on_output = on_output
         self.done = trio.Event()
         self.finished: ToolFinished | None = None
@@ -56,8 +66,17 @@ class Worker:
     """Takes over what `born` holds.  `live` runs as a task until the worker is gone."""
 
     def __init__(
-        self, born: Born, open_output: OpenOutput, job_ended: Callable[[wire.JobEnded], None]
+        self,
+        born: Born,
+        open_output: OpenOutput,
+        job_ended: Callable[[wire.JobEnded], None],
+        *,
+        cwd: str = "",
     ) -> None:
+        self.cwd = cwd
+        """Where its next command starts, as far as it has told or was told."""
+        self.jobs = 0
+        """Background jobs that it runs."""
         self.pid = born.pid
         self._pidfd = born.pidfd
         self._channel = Channel(born.wire)
@@ -69,7 +88,12 @@ class Worker:
         """Call id -> output files so far; every call this worker ever had, as jobs outlive their calls."""
         self._why = ""
         self._result_cap = Limits().result_cap_bytes
-        self._jobs = 0
+        self._job_ends = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost when it ends now."""
+        return not self.jobs and not self._running
 
     async def greet(self, policy: SandboxPolicy, limits: Limits) -> wire.Ready:
         """The handshake, with a deadline.  Raises NoWorkerError."""
@@ -121,17 +145,21 @@ class Worker:
         match message:
             case ToolFinished(call_id=call_id):
                 if running := self._running.get(call_id):
-                    running.finish(bounded(message, self._result_cap))
+                    finished = bounded(message, self._result_cap)
+                    self.cwd, self.jobs = finished.cwd or self.cwd, finished.jobs
+                    running.finish(finished)
             case wire.ToolOutput(call_id=call_id, text=text):
                 if running := self._running.get(call_id):
                     running.on_output(text[:BLOCK])
             case wire.OpenOutput(call_id=call_id):
                 self._give_output(call_id)
             case wire.JobEnded():
-                self._jobs += 1
-                if self._jobs > _JOBS:
+                self._job_ends += 1
+                if self._job_ends > _JOBS:
                     raise ChannelBrokenError(f"it told of the end of more than {_JOBS:,} jobs")
-                self._job_ended(bounded_job(message))
+                job = bounded_job(message)
+                self.jobs = job.jobs
+                self._job_ended(job)
             case wire.Hello() | wire.Ready():
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
             case wire.Dial() | wire.ProxyListens():
@@ -160,12 +188,17 @@ class Worker:
         self._files[call_id] = given + 1
         self._channel.post(wire.OutputOpened(call_id, name))
 
-    def start(self, running: Running) -> None:
-        """Hand a call over.  Raises ChannelClosedError, FrameError, or ValueError for an id that runs."""
+    def start(self, running: Running, cwd: str = "") -> None:
+        """Hand a call over.  `cwd`: where commands start; empty where that is the worker's own affair.
+        Raises ChannelClosedError, FrameError, or ValueError for an id that runs."""
         call = running.call
         if call.id in self._running:
             raise ValueError(f"a call with the id {call.id!r} is running")
-        self._channel.post(wire.RunTool(call.id, call.name, call.arguments))
+        moved = cwd if cwd != self.cwd else ""
+        self._channel.post(
+            wire.RunTool(call.id, call.name, call.arguments, running.approved, moved, running.alone)
+        )
+        self.cwd = cwd or self.cwd
         self._running[call.id] = running
         self._files.setdefault(call.id, 0)
 
@@ -200,3 +233,12 @@ class Worker:
 
 def died(call: ToolCall, words: str) -> ToolFinished:
     return ToolFinished(call.id, Status.DIED, f"{words}. {EFFECT_UNKNOWN}", Display(words))
+
+
+def refused(call: ToolCall, why: str) -> ToolFinished:
+    return ToolFinished(call.id, Status.REFUSED, f"Not run: {why}", Display(why.splitlines()[0]))
+
+
+def not_run(call: ToolCall) -> ToolFinished:
+    words = "Cancelled before it began."
+    return ToolFinished(call.id, Status.CANCELLED, words, Display(words))

@@ -1,7 +1,8 @@
 """The pool: a worker that is ready, another one when it dies, and the calls that it runs.
 
 It starts in the background, so that the first request to the model waits for nothing.  One worker runs all
-calls of a session: `cd` and background jobs are its properties.
+calls of a session, since background jobs are its own.  A call with a policy of its own gets a worker of its
+own, which ends with it.  Where commands start is the pool's: it goes from worker to worker.
 """
 
 from collections import deque
@@ -14,12 +15,14 @@ from msgspec.structs import replace
 from protocol.conversation import ToolCall
 from protocol.display import Display
 from protocol.policy import Limits, Rung, SandboxPolicy
-from protocol.wire import Ready, Status, ToolFinished
+from protocol.wire import JobEnded, Ready, Status, ToolFinished
 from supervisor import machine
 from supervisor.pool.channel import ChannelClosedError
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
-from supervisor.pool.worker import OpenOutput, Running, Worker
-from supervisor.pool.zygote import Launch, NoWorkerError, Zygote, ended
+from supervisor.pool.life import Life
+from supervisor.pool.one_shot import OneShot
+from supervisor.pool.worker import OpenOutput, Running, Worker, not_run, refused
+from supervisor.pool.zygote import Launch, Zygote
 
 _DEATHS = 3
 _WINDOW_SECONDS = 60.0
@@ -27,10 +30,6 @@ _WINDOW_SECONDS = 60.0
 worker would do it again."""
 _CANCEL_SECONDS = 2.0
 """Beyond the grace that a command gets: what a worker may take to say how a cancelled call ended."""
-_LEAVE_SECONDS = 1.0
-"""How long a worker whose wire was closed may take to leave by itself."""
-_REPORT_SECONDS = 3.0
-"""How long the zygote may take to end what a dead worker had started, and to say how that one died."""
 
 
 def open_pool(
@@ -73,13 +72,18 @@ class Pool:
         launch: Launch,
     ) -> None:
         self._marker = machine.marker()
-        # Commands carry it, so that a later run finds what outlived this one.
-        self._policy = replace(policy, environment=(*policy.environment, (machine.MARKER, self._marker)))
+        self._policy = policy
+        """Of the main worker, the next one where that is still another's."""
+        self.cwd = policy.workspace
+        """Where the next command starts."""
         self._limits = limits
         self._open_output = open_output
         self._tell = tell
         self._environ = environ
         self._launch = launch
+        self._below: tuple[Zygote, trio.Nursery] | None = None
+        """The zygote that workers can be had from, and where their lives are played."""
+        self._life: Life | None = None
         self._worker: Worker | None = None
         self._ready: Ready | None = None
         self._refusal = ""
@@ -94,15 +98,60 @@ class Pool:
         await self._settle()
         return self._ready or Ready(Rung.OFF, refuse_commands=self._refusal)
 
+    @property
+    def jobs(self) -> int:
+        """Background jobs that run."""
+        return self._worker.jobs if self._worker is not None else 0
+
+    def replace(self, policy: SandboxPolicy) -> bool:
+        """From now on the main worker has this policy: at once, by another one, where no call and no job
+        runs (True); else when the last of them has ended, and until then calls go to the old one (False)."""
+        self._policy = policy
+        return self._renew()
+
+    def _renew(self) -> bool:
+        """Let a main worker go whose policy is an old one, if nothing is lost by that."""
+        life, worker = self._life, self._worker
+        if life is None or life.policy == self._marked(self._policy):
+            return True
+        if worker is not None and not worker.idle:
+            return False
+        if worker is not None:
+            self._no_longer(worker)
+        life.let_go()
+        return True
+
+    def _marked(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """Commands carry our marker, so that a later run finds what outlived this one."""
+        return replace(policy, environment=(*policy.environment, (machine.MARKER, self._marker)))
+
     async def run(
-        self, call: ToolCall, deliver: Callable[[ToolFinished], None], on_output: Callable[[str], None]
+        self,
+        call: ToolCall,
+        deliver: Callable[[ToolFinished], None],
+        on_output: Callable[[str], None],
+        *,
+        policy: SandboxPolicy | None = None,
+        approved: bool = False,
     ) -> None:
         """Run one call: exactly one `deliver`, also when cancelled, then with what the tool had by then.
 
-        `on_output` gets text as a command prints it.  A tool that fails, a worker that dies or none at all
-        are results, not exceptions.
+        With a `policy` a worker of its own serves the call, and is gone with all that it started before the
+        result is delivered.  `approved`: it may run though nothing confines it.  `on_output` gets text as a
+        command prints it.  A tool that fails, a worker that dies or none at all are results, not exceptions.
         """
-        running = Running(call, on_output)
+        running = Running(call, on_output, approved=approved, alone=policy is not None)
+        try:
+            if policy is None:
+                await self._in_main(running)
+            else:
+                await self._alone(running, self._marked(policy))
+        finally:
+            finished = running.finished or not_run(call)
+            self.cwd = finished.cwd or self.cwd
+            deliver(finished)
+
+    async def _in_main(self, running: Running) -> None:
         worker: Worker | None = None
         try:
             worker = await self._hand_over(running)
@@ -114,7 +163,30 @@ class Pool:
         finally:
             if worker is not None:
                 worker.forget(running)
-            deliver(running.finished or _not_run(call))
+                self._renew()
+
+    async def _alone(self, running: Running, policy: SandboxPolicy) -> None:
+        """A worker for this call, from its birth to its burial."""
+        await self._settle()
+        if self._below is None or self._worker is None:
+            running.finish(refused(running.call, self._refusal))
+            return
+        zygote, lives = self._below
+        one = OneShot()
+        life = Life(policy, self._limits, self._open_output, one)
+        lives.start_soon(one.play, life, zygote)
+        try:
+            await one.settled.wait()
+            if one.hand_over(running, self.cwd):
+                await running.done.wait()
+        except trio.Cancelled:
+            if one.has_call and one.worker is not None:
+                await self._stop(one.worker, running)
+            raise
+        finally:
+            life.let_go()
+            with trio.CancelScope(shield=True):  # bounded, as its burial is
+                await life.done.wait()
 
     async def _hand_over(self, running: Running) -> Worker | None:
         """The worker that has the call now; None where the call is finished already."""
@@ -123,15 +195,15 @@ class Pool:
             await self._settle()
             worker = self._worker
             if worker is None:
-                running.finish(_refused(call, self._refusal))
+                running.finish(refused(call, self._refusal))
                 return None
             try:
-                worker.start(running)
+                worker.start(running, self.cwd)
             except ChannelClosedError as error:
                 # The call never reached it, so the next one may have it.
                 self._retire(worker, str(error))
             except ValueError as error:
-                running.finish(_refused(call, f"the call can't be sent to a worker: {error}"))
+                running.finish(refused(call, f"the call can't be sent to a worker: {error}"))
                 return None
             else:
                 return worker
@@ -168,15 +240,19 @@ class Pool:
                     try:
                         zygote = Zygote.start(self._launch, self._environ, self._marker)
                     except OSError as error:
-                        self._lost(f"No worker process can be started: {error}")
+                        self.lost(f"No worker process can be started: {error}")
                         await self._breathe()
                         continue
                     nursery.start_soon(zygote.serve)
+                    self._below = zygote, nursery
                     try:
                         while not zygote.gone.is_set():
-                            await self._life(zygote)
+                            policy = self._marked(self._policy)
+                            self._life = Life(policy, self._limits, self._open_output, self)
+                            await self._life.play(zygote, self._job_ended)
                             await self._breathe()
                     finally:
+                        self._below = self._life = None
                         await zygote.end()
                     nursery.cancel_scope.cancel()
         finally:
@@ -184,52 +260,23 @@ class Pool:
             self._refusal = "No worker process can be had: the session is over"
             self._settled.set()
 
-    async def _life(self, zygote: Zygote) -> None:
-        """From a worker's birth to its burial."""
-        try:
-            born = await zygote.fork()
-        except NoWorkerError as error:
-            self._lost(str(error))
-            return
-        worker = Worker(born, self._open_output, self._tell)
-        tell: Callable[[str], None] = _nobody  # the session is over: that is no news
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_with, zygote, worker)
-            try:
-                ready = await worker.greet(self._policy, self._limits)
-                self._worker, self._ready = worker, ready
-                self._settled.set()
-                self._tell(WorkerReady(ready))
-                await worker.live()
-                tell = self._lost
-            except NoWorkerError as error:
-                worker.kill(str(error))
-                tell = self._lost
-            finally:
-                self._no_longer(worker)
-                worker.bury(await self._ended(zygote, worker), tell)
-            nursery.cancel_scope.cancel()
+    def begun(self, worker: Worker, ready: Ready) -> None:
+        """As the main worker's watcher."""
+        self._worker, self._ready = worker, ready
+        self._settled.set()
+        self._tell(WorkerReady(ready))
 
-    async def _end_with(self, zygote: Zygote, worker: Worker) -> None:
-        """A worker whose zygote is gone gets a signal, but a wedged one does not hear it."""
-        await zygote.gone.wait()
-        worker.kill("the process that forks workers is gone")
+    def over(self, worker: Worker) -> None:
+        """As the main worker's watcher."""
+        self._no_longer(worker)
 
-    async def _ended(self, zygote: Zygote, worker: Worker) -> str:
-        """See a worker off, and what it had started; how it ended.  Never cancelled, always bounded."""
-        with trio.CancelScope(shield=True):
-            worker.dismiss()
-            code = await zygote.exit_code(worker.pid, _LEAVE_SECONDS)
-            if code is None:
-                worker.kill("")
-                code = await zygote.exit_code(worker.pid, _REPORT_SECONDS)
-            if zygote.gone.is_set():
-                zygote.sweep(worker.pid)
-        how = ended(code)
-        return f"{how} ({words})" if code is not None and code > 0 and (words := zygote.last_words()) else how
+    def _job_ended(self, ended: JobEnded) -> None:
+        self._tell(ended)
+        self._renew()
 
-    def _lost(self, how: str) -> None:
-        """Say so; refuse calls for a while where it has happened too often."""
+    def lost(self, how: str) -> None:
+        """As the main worker's watcher: say so; refuse calls for a while where it has happened too often."""
+        self.cwd = self._policy.workspace
         now = trio.current_time()
         self._deaths.append(now)
         self._again_at = self._deaths[0] + _WINDOW_SECONDS if len(self._deaths) == _DEATHS else now
@@ -271,16 +318,3 @@ class PoolOpening:
     ) -> None:
         self._cancel()
         await self._nursery.__aexit__(None, None, None)
-
-
-def _nobody(words: str) -> None:
-    """Nobody is told."""
-
-
-def _refused(call: ToolCall, why: str) -> ToolFinished:
-    return ToolFinished(call.id, Status.REFUSED, f"Not run: {why}", Display(why.splitlines()[0]))
-
-
-def _not_run(call: ToolCall) -> ToolFinished:
-    words = "Cancelled before it began."
-    return ToolFinished(call.id, Status.CANCELLED, words, Display(words))

@@ -1,4 +1,4 @@
-"""The session's `Tools` port: hands calls to the pool and their results to the turn.
+"""The session's `Tools` port: hands calls to the gate and the pool, and their results to the turn.
 
 Calls of one reply that only read run side by side; one that may change something waits for all before it
 and is waited for by all after it.  Calls whose arguments can't be used are answered here, without a worker.
@@ -6,7 +6,7 @@ and is waited for by all after it.  Calls whose arguments can't be used are answ
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import msgspec
 import trio
@@ -14,16 +14,19 @@ import trio
 from protocol import wire
 from protocol.conversation import ToolCall, ToolResult
 from protocol.display import Display
-from protocol.events import AnyEvent, ToolFinished, ToolOutputDelta, ToolStarted
+from protocol.events import AnyEvent, Denial, ToolFinished, ToolOutputDelta, ToolStarted
+from protocol.policy import SandboxPolicy
 from protocol.tools.catalog import TOOLS
 from supervisor.exits import StopError
 from supervisor.masks import Masks
 from supervisor.model.dialect import NO_OUTPUT
+from supervisor.permits.gate import Refuse, Run
 
 UNUSABLE_IN_A_ROW = 3
 """Replies running with arguments that don't parse, after which the turn stops: the model is in a loop."""
 
 NOT_BEGUN = "not run: the turn was interrupted before this call began"
+NOT_ALLOWED_YET = "not run: the turn was interrupted before it was allowed"
 
 
 class Pool(Protocol):
@@ -34,8 +37,21 @@ class Pool(Protocol):
         call: ToolCall,
         deliver: Callable[[wire.ToolFinished], None],
         on_output: Callable[[str], None],
+        *,
+        policy: SandboxPolicy | None = None,
+        approved: bool = False,
     ) -> None:
         """Deliver exactly once, also when cancelled."""
+        ...
+
+
+class Gate(Protocol):
+    """Who decides whether a call runs."""
+
+    def start_turn(self) -> None: ...
+
+    async def admit(self, call: ToolCall) -> Run | Refuse:
+        """May wait for the user."""
         ...
 
 
@@ -44,13 +60,20 @@ class StopTurnError(Exception):
 
 
 class SessionTools:
-    """`loop.Tools` over a pool.  `masks` take our own key out of what enters the conversation; `whole`: the
+    """`loop.Tools` over a gate and a pool.  `masks` take our own key out of what enters the conversation; `whole`: the
     user is shown all that the model gets."""
 
     def __init__(
-        self, pool: Pool, tell: Callable[[AnyEvent], None], masks: Masks, *, whole: bool = False
+        self,
+        pool: Pool,
+        gate: Gate,
+        tell: Callable[[AnyEvent], None],
+        masks: Masks,
+        *,
+        whole: bool = False,
     ) -> None:
         self._pool = pool
+        self._gate = gate
         self._tell = tell
         self._masks = masks
         self._whole = whole
@@ -58,6 +81,7 @@ class SessionTools:
 
     def start_turn(self) -> None:
         self._unusable = 0
+        self._gate.start_turn()
 
     async def run(self, calls: Sequence[ToolCall], deliver: Callable[[ToolResult], None]) -> None:
         usable = [call for call in calls if not call.problem]
@@ -125,9 +149,28 @@ class SessionTools:
 
         if call.name not in TOOLS:
             words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
-            finished(wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display("unknown tool")))
+            finished(_refused(call, words, "unknown tool"))
             return
-        await self._pool.run(call, finished, lambda text: printed(stream.feed(text)))
+        try:
+            admitted = await self._gate.admit(call)
+        except (trio.Cancelled, StopError):
+            with suppress(StopError):  # the first failure of the disk is the one to tell
+                finished(wire.ToolFinished(call.id, wire.Status.CANCELLED, NOT_ALLOWED_YET, Display("not run")))
+            raise
+        match admitted:
+            case Refuse(words):
+                finished(_refused(call, words, words.partition("\n")[0]))
+            case Run(policy, approved):
+                started = trio.current_time()  # how long the user took is not the tool's time
+                await self._pool.run(
+                    call,
+                    finished,
+                    lambda text: printed(stream.feed(text)),
+                    policy=policy,
+                    approved=approved,
+                )
+            case _:
+                assert_never(admitted)
 
     def _masked(self, display: Display, text: str) -> Display:
         """What is shown of a result; `text` is what the model gets."""
@@ -148,8 +191,19 @@ class SessionTools:
                 seconds=round(seconds, 3),
                 bytes=size,
                 display=end.display,
+                denials=tuple(
+                    Denial(
+                        self._masks.mask(one.what), str(one.permission) if one.permission else "", one.sure
+                    )
+                    for one in end.denials
+                ),
+                limit=end.limit.value if end.limit else "",
             )
         )
+
+
+def _refused(call: ToolCall, words: str, summary: str) -> wire.ToolFinished:
+    return wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display(summary))
 
 
 def batches(calls: Sequence[ToolCall]) -> list[list[ToolCall]]:

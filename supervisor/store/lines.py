@@ -107,7 +107,23 @@ class RetractLine(Line, frozen=True, kw_only=True, tag="retract"):
     target: int
 
 
-AnyLine = MessageLine | SessionLine | WithdrawnLine | CompactionLine | StubLine | RetractLine
+class PermissionLine(Line, frozen=True, kw_only=True, tag="permission"):
+    """What was decided about a call beyond what the sandbox allows by itself.  A record: nothing follows from
+    it.  `by`, `scope`: as in the event `permission_answered`."""
+
+    call_id: str
+    name: str
+    subject: str
+    permissions: tuple[str, ...]
+    allowed: bool
+    by: str
+    scope: str = ""
+    words: str = ""
+
+
+AnyLine = (
+    MessageLine | SessionLine | WithdrawnLine | CompactionLine | StubLine | RetractLine | PermissionLine
+)
 
 
 class Head(Struct, frozen=True):

@@ -8,7 +8,7 @@ as its line is read.  What a kill left open is closed by `conversations`, which 
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import assert_never
+from typing import assert_never, get_args
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,7 @@ from supervisor.store.lines import (
     CompactionLine,
     Head,
     MessageLine,
+    PermissionLine,
     RetractLine,
     SessionLine,
     StubLine,
@@ -137,6 +138,8 @@ class _Reading:
                     self.stubs[target] = text
             case RetractLine(target=target):
                 self.undone.add(target)
+            case PermissionLine():
+                pass  # a record for people
             case _ as never:
                 assert_never(never)
 
@@ -251,7 +254,7 @@ class _Reading:
 
 _KINDS = frozenset(
     kind.__struct_config__.tag
-    for kind in (MessageLine, SessionLine, WithdrawnLine, CompactionLine, StubLine, RetractLine)
+    for kind in get_args(AnyLine)
 )
 
 

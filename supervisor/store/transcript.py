@@ -9,12 +9,14 @@ from pathlib import Path
 import trio
 
 from protocol.conversation import Message, Pair
+from protocol.events import PermissionAnswered
 from supervisor.store import lines
 from supervisor.store.disk import StoreError, append, now, open_private, require_still_there
 from supervisor.store.lines import (
     VERSION,
     AnyLine,
     CompactionLine,
+    PermissionLine,
     RetractLine,
     SessionLine,
     StubLine,
@@ -94,6 +96,25 @@ class Transcript:
     def retract(self, target: int) -> int:
         """The compaction or the stub at seq `target` is undone."""
         line = RetractLine(v=VERSION, seq=self.seq + 1, time=now(), turn=None, round=None, target=target)
+        return self._append(line)
+
+    def permission(self, decided: PermissionAnswered) -> int:
+        """What was decided about a call."""
+        line = PermissionLine(
+            v=VERSION,
+            seq=self.seq + 1,
+            time=now(),
+            turn=None,
+            round=None,
+            call_id=decided.call_id,
+            name=decided.name,
+            subject=decided.subject,
+            permissions=decided.permissions,
+            allowed=decided.allowed,
+            by=decided.by,
+            scope=decided.scope,
+            words=decided.words,
+        )
         return self._append(line)
 
     async def sync(self) -> None:

@@ -12,7 +12,7 @@ import trio
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import ToolFinished
-from supervisor.policy.default import default_policy
+from supervisor.policy.default import Wishes, default_policy
 from supervisor.pool.events import PoolEvent
 from supervisor.pool.workers import Pool, PoolOpening, open_pool
 from supervisor.pool.zygote import Launch
@@ -46,7 +46,9 @@ class Site:
 
     @property
     def policy(self) -> SandboxPolicy:
-        return default_policy(self.workspace, self.output, self.tmp, self.environ, self.state, mode=self.mode)
+        return default_policy(
+            self.workspace, self.output, self.tmp, self.environ, self.state, Wishes(mode=self.mode)
+        )
 
     def tell(self, event: PoolEvent) -> None:
         self.events.append(event)

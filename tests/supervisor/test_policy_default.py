@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.policy import Mode
+from protocol.policy import Mode, Network
 from supervisor.exits import USAGE, StopError
-from supervisor.policy.default import default_policy
+from supervisor.policy.default import Wishes, default_policy
 from tests.supervisor.pool_play import Site
 
 
@@ -46,21 +46,23 @@ def test_toolchains_can_be_read_and_the_home_and_the_state_can_t(site: Site) -> 
     assert not granted(site, home / ".ssh")
     assert not granted(site, home / ".cargo/credentials.toml")
     assert not granted(site, site.state / "sessions")
-    for directory in ("/root", "/home", "/tmp", "/var", "/run", "/etc/shadow", "/etc/ssl/private", "/"):
-        assert not any(Path(directory) == Path(place) for place in site.policy.readable)
+    for directory in ("/root", "/home", "/tmp", "/var", "/run", "/"):
+        assert directory not in site.policy.readable
+    assert "/etc" in site.policy.readable
+    assert "/etc/shadow" in site.policy.hidden or not Path("/etc/shadow").exists()
+    assert {str(site.state), str(home / ".ssh")} <= set(site.policy.hidden)
     assert granted(site, Path("/usr/bin"))
 
 
-def test_a_state_directory_inside_a_readable_one_is_left_out_of_it(tmp_path: Path) -> None:
+def test_a_state_directory_inside_a_readable_one_is_hidden(tmp_path: Path) -> None:
     site = Site(tmp_path)
     toolchain = tmp_path / "toolchain"
     (toolchain / "bin").mkdir(parents=True)
     (toolchain / "state").mkdir()
-    (toolchain / "link").symlink_to(toolchain / "state")
     environ = site.environ | {"JAVA_HOME": str(toolchain)}
-    readable = default_policy(site.workspace, site.output, site.tmp, environ, toolchain / "state").readable
-    assert str(toolchain / "bin") in readable
-    assert not {str(toolchain), str(toolchain / "state"), str(toolchain / "link")} & set(readable)
+    policy = default_policy(site.workspace, site.output, site.tmp, environ, toolchain / "state")
+    assert str(toolchain) in policy.readable
+    assert str(toolchain / "state") in policy.hidden
 
 
 @pytest.mark.skipif(not Path("/srv").is_dir() or Path("/srv").is_symlink(), reason="no /srv here")
@@ -156,6 +158,33 @@ async def test_everyday_programs_work_in_the_sandbox(
     assert result.text.endswith("exit 0\n"), result.text
     if program == "git":
         assert "Ada" in result.text
+
+
+WORDS = "start in the directory of a project"
+
+
+def test_a_workspace_that_no_sandbox_could_mean_anything_for_is_refused(site: Site) -> None:
+    home = site.root / "home"
+    (site.state / "project").mkdir()
+    for workspace, words in (
+        (home, "holds your home directory"),
+        (Path("/etc"), "a directory of the system"),
+        (site.root, "holds your home directory"),
+        (site.state / "project", "lies in the agent's own state"),
+    ):
+        with pytest.raises(StopError, match=words) as caught:
+            default_policy(workspace, site.output, site.tmp, site.environ, site.state)
+        assert WORDS in str(caught.value)
+    with pytest.raises(StopError, match="holds the agent's own state"):
+        default_policy(site.workspace, site.output, site.tmp, site.environ, site.workspace / "state")
+
+
+def test_who_asks_for_no_sandbox_may_work_in_their_home(site: Site) -> None:
+    home = site.root / "home"
+    unconfined = Wishes(mode=Mode.UNCONFINED)
+    policy = default_policy(home, site.output, site.tmp, site.environ, site.state, unconfined)
+    assert (policy.hidden, policy.protected, policy.network) == ((), (), Network.ON)
+    assert "DEEPSEEK_API_KEY" not in dict(policy.environment)
 
 
 async def test_a_command_can_read_neither_the_state_nor_the_supervisor(site: Site) -> None:

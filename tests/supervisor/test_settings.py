@@ -107,7 +107,7 @@ def test_a_projects_server_and_key_command_are_named_and_not_used(place: Path) -
     found = loaded(place)
     assert found.notices == (
         f"{place}/p/.agent/settings.toml: not read from a project's file: "
-        "base_url, key_command, key_env, model, proxy, provider",
+        "base_url, key_command, key_env, proxy, provider; not used before you trust it (agent trust): model",
     )
     assert not found.settings.configured
     assert (found.settings.base_url, found.settings.key_env) == (
@@ -123,7 +123,7 @@ def test_a_project_may_lower_a_cap_and_not_raise_it(place: Path) -> None:
     found = loaded(place)
     assert found.settings.tool_result_cap_bytes == 9000
     assert found.settings.max_tool_rounds_per_turn == 200
-    assert found.notices[0].endswith("max_tool_rounds_per_turn (may only be lowered)")
+    assert found.notices[0].endswith("not used before you trust it (agent trust): max_tool_rounds_per_turn")
 
 
 def test_a_projects_odd_names_are_shown_harmless_and_few(place: Path) -> None:

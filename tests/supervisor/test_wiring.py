@@ -68,7 +68,8 @@ async def test_a_conversation_that_goes_on_elsewhere_says_so(tmp_path: Path) -> 
     async with house(tmp_path, Step(text="Yes.")) as home:
         async with home.session() as session:
             await say(session, "hello")
-        before, home.workspace = home.workspace, tmp_path
+        before, home.workspace = home.workspace, tmp_path / "elsewhere"
+        home.workspace.mkdir()
         async with home.session(Resume(session.id)):
             pass
         assert notices(home) == [

@@ -91,7 +91,7 @@ def behave(word: str, argument: str, call: Call) -> str:
 
 
 def shell(command: str, call: Call) -> Outcome:
-    if call.desk.refuse_commands:
+    if call.desk.refuse_commands and not call.approved:
         raise ToolError(call.desk.refuse_commands, Status.REFUSED)
     process = subprocess.Popen(
         ["/bin/bash", "-c", command],

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 
+from protocol.permission import Kind, Permission
 from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy
-from protocol.wire import Status
+from protocol.wire import Denial, Status
 from worker.call import ToolError
+from worker.files.guarded import refuse_reading, refuse_writing
 from worker.files.names import encoded, meant, shown
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -140,9 +142,24 @@ def _resolved(walk: _Walk) -> Place:
                 raise _refused(walk, target)
             found = _from_root(walk, root, target)
             if isinstance(found, Place):
-                return found
+                return _allowed(walk, found)
             target = found
             _count_link(walk)
+
+
+def _allowed(walk: _Walk, place: Place) -> Place:
+    """The place, unless it is closed within its root.  Raises ToolError, and closes it then."""
+    try:
+        _guard(walk, place.real)
+    except ToolError:
+        os.close(place.parent)
+        raise
+    return place
+
+
+def _guard(walk: _Walk, real: bytes) -> None:
+    judge = refuse_reading if walk.access is Access.READ else refuse_writing
+    judge(walk.policy, real, walk.asked)
 
 
 def _no_home(walk: _Walk) -> None:
@@ -180,8 +197,8 @@ def _descend(walk: _Walk, root: bytes, top: int, pending: deque[bytes]) -> Place
                 os.close(fds.pop())
                 trail.pop()
                 continue
-            status = _status(walk, fds[-1], name, last=not pending)
             real = _joined(trail[-1], name)
+            status = _status(walk, fds[-1], name, real, last=not pending)
             if status is not None and stat.S_ISLNK(status.st_mode):
                 link = os.readlink(name, dir_fd=fds[-1])
                 _count_link(walk)
@@ -202,7 +219,7 @@ def _descend(walk: _Walk, root: bytes, top: int, pending: deque[bytes]) -> Place
                 os.close(fd)
 
 
-def _status(walk: _Walk, parent: int, name: bytes, *, last: bool) -> os.stat_result | None:
+def _status(walk: _Walk, parent: int, name: bytes, real: bytes, *, last: bool) -> os.stat_result | None:
     """What stands at the name, itself and not what a link leads to; makes a directory where one is wanted."""
     try:
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -211,6 +228,7 @@ def _status(walk: _Walk, parent: int, name: bytes, *, last: bool) -> os.stat_res
             return None
         if not walk.make_parents:
             raise
+    _guard(walk, real)
     with suppress(FileExistsError):  # Another call was faster.
         os.mkdir(name, dir_fd=parent)
     return os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -234,7 +252,7 @@ def _roots(walk: _Walk) -> list[bytes]:
     policy = walk.policy
     roots = [policy.workspace, policy.tmp, *policy.writable]
     if walk.access is Access.READ:
-        roots.append(policy.output)
+        roots += [policy.output, *policy.opened]
     if policy.mode is Mode.UNCONFINED:
         roots.append("/")
     return [encoded(root) for root in roots if root]
@@ -268,13 +286,17 @@ def _parts(path: bytes) -> list[bytes]:
 def _refused(walk: _Walk, real: bytes) -> ToolError:
     policy = walk.policy
     places = [policy.workspace, policy.tmp, *policy.writable]
-    if walk.access is Access.READ and policy.output:
-        places.append(OUTPUT_MOUNT)
+    if walk.access is Access.READ:
+        places += [*policy.opened, OUTPUT_MOUNT if policy.output else ""]
     may = ", ".join(shown(encoded(place)) for place in places if place)
     leads = "" if real == walk.asked else f" leads to {shown(real)}, which"
+    word = "read" if walk.access is Access.READ else "write"
+    permission = Permission(Kind(word), real.decode(errors="backslashreplace"))
     return ToolError(
-        f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}",
+        f"{shown(walk.asked)}{leads} may not be {walk.access.value}; what may be is in: {may}. "
+        f'If it is really needed, run_command can ask the user for it with needs=["{permission}"].',
         Status.REFUSED,
+        Denial(f"{word} {shown(real)} (outside the workspace)", permission),
     )
 
 

@@ -17,10 +17,14 @@ import shlex
 import signal
 import stat
 import subprocess
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+_Made = TypeVar("_Made")
 
 BASH = "/bin/bash"
 
@@ -148,6 +152,7 @@ def start(
     script: bytes,
     cwd: str,
     environment: Mapping[str, str],
+    enter: Callable[[], None],
     *,
     with_input: bool,
     cpu_seconds: tuple[int, int] = (-1, -1),
@@ -155,6 +160,8 @@ def start(
     """Run the script.  `environment` is all that it gets, beside FIXED and PWD; `cpu_seconds`: see
     worker/sandbox/rlimits.py.  Raises OSError.
 
+    A fresh thread calls `enter` and starts the shell from there: what a thread has entered it can't leave,
+    and what it starts is inside from its first instruction on, at the price of a thread and not of a fork.
     Its TMPDIR is where the shell leaves word of its last directory.  What outlives its parent becomes ours,
     not init's, since a worker adopts orphans (serve/process.py).
     """
@@ -178,26 +185,60 @@ def start(
         passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
-        process = subprocess.Popen(
-            [BASH, "--noprofile", "--norc", "-c", _start_text(passed, cwd, str(told), cpu_seconds), "bash"],
-            stdin=stdin,
-            stdout=out,
-            stderr=out,
-            cwd=cwd,
-            env=_environment(environment, cwd),
-            pass_fds=(passed,),
-            start_new_session=True,
-        )
-        shell = Shell(process, output, entry, told)
+        variables = _environment(environment, cwd)
+        start_text = _start_text(passed, cwd, str(told), cpu_seconds)
+        words = [BASH, "--noprofile", "--norc", "-c", start_text, "bash"]
+
+        def popen() -> "subprocess.Popen[bytes]":
+            enter()
+            return subprocess.Popen(
+                words,
+                stdin=stdin,
+                stdout=out,
+                stderr=out,
+                cwd=cwd,
+                env=variables,
+                pass_fds=(passed,),
+                start_new_session=True,
+            )
+
+        shell = Shell(in_fresh_thread(popen), output, entry, told)
         ours.pop_all()
+        return _watched(shell)
+
+
+def _watched(shell: Shell) -> Shell:
+    """The shell with a pidfd; without one it must not run.  Raises OSError."""
+    try:
+        shell.pidfd = os.pidfd_open(shell.pid)
+    except OSError:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.process.wait()
+        shell.close()
+        raise
+    return shell
+
+
+def in_fresh_thread(make: Callable[[], _Made]) -> _Made:
+    """What `make` returns, called in a thread that ends with it; or the OSError that it raises."""
+    made: list[_Made] = []
+    failed: list[OSError] = []
+
+    def play() -> None:
         try:
-            shell.pidfd = os.pidfd_open(process.pid)
-        except OSError:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            shell.close()
-            raise
-        return shell
+            made.append(make())
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=play)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, "no thread can be started") from error
+    thread.join()
+    if made:
+        return made[0]
+    raise failed[0] if failed else OSError(errno.EIO, "the thread that should start it failed")
 
 
 def _environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:

@@ -1,18 +1,19 @@
-"""Landlock: from a policy to a process that can't leave it.
+"""Landlock: which files may be read, executed and written, and who may be signalled.
 
-Applied once to a whole worker while it has a single thread; every command inherits it, and nothing inside
-can widen it.  What the kernel's version can't enforce is said in `Ready.notes`.  The network is not handled
-here, and neither are chmod, utime and extended attributes, for which Landlock has no rights.
+`Ruleset` is made before the first restriction, since what is restricted can't open what it names; `enter`
+puts it into force for a thread and all that this thread starts, and nothing inside can widen it.  Landlock
+has no rights for chmod, utime and extended attributes, and none for names and sizes.  Which paths a policy
+gives: `rules`.  The order of all walls: confine.py; a command's own domain: domain.py.
 """
 
+import contextlib
 import ctypes
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from protocol.policy import Mode, Rung, SandboxPolicy
-from protocol.wire import Ready
-from worker.sandbox import prctl
+from protocol.policy import Mode, Network, Rung, SandboxPolicy
 
 _CREATE_RULESET = 444
 _ADD_RULE = 445
@@ -24,8 +25,10 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = (1 << bit for bit in range(4))
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _FIRST = (1 << 13) - 1
 """All rights of the first version, from EXECUTE to MAKE_SYM."""
-_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-_SCOPES = 0b11
+REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_PORTS = 0b11
+"""To bind and to connect a TCP port."""
+SCOPE_ABSTRACT, SCOPE_SIGNAL = 0b01, 0b10
 """Abstract UNIX sockets and signals stay inside the domain."""
 
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
@@ -36,26 +39,14 @@ DEVICES = tuple(
     f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
 )
 """Written by ordinary programs; none of them reaches a disk but shm, which is shared memory."""
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
+"""What a mount namespace has of its own."""
 
-_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 10, 13, 18)
-"""What is left to root's tools: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE,
-NET_RAW, SYS_CHROOT, about what a container has.  Above all not PERFMON and SYS_ADMIN: with either, newer
-kernels let other processes' environment and memory be read without asking Landlock."""
-
-_GAINED = (
-    (2, "files can't be moved or linked from one directory to another"),
-    (3, "files outside the workspace can be cut short (truncate)"),
-    (6, "commands can signal other processes of this user"),
-)
-"""What the versions before the given one lack."""
-
-NO_LANDLOCK = (
-    "This kernel offers no Landlock (it needs Linux 5.13 or newer with Landlock enabled), so a command could "
-    "not be confined to the workspace."
-)
+_PORTS_SINCE, SCOPES_SINCE = 4, 6
+"""Landlock's versions."""
 
 
-class _Ruleset(ctypes.Structure):
+class _Attributes(ctypes.Structure):
     _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
 
 
@@ -73,83 +64,104 @@ def version() -> int:
     return max(found, 0)
 
 
-def confine(policy: SandboxPolicy, abi: int | None = None) -> Ready:
-    """Put the policy into force for this thread and all that it starts from now on.
-
-    `abi`: the Landlock version to use, the kernel's own by default.  Raises OSError where the kernel has
-    Landlock and refuses: then nothing must be run.
-    """
-    abi = version() if abi is None else abi
-    if policy.mode is Mode.UNCONFINED:
-        return Ready(Rung.OFF, ("nothing is confined: commands may do what you may do",))
-    prctl.keep_capabilities(_CAPABILITIES)
-    prctl.gain_no_privileges()
-    if abi < 1:
-        return Ready(Rung.OFF, (NO_LANDLOCK,), refuse_commands=NO_LANDLOCK)
-    _restrict(policy, abi)
-    notes = [
-        "the network is not confined",
-        "names, sizes and modes of files elsewhere can be seen",
-        "modes, owners and times of your files elsewhere can be changed",
-    ]
-    notes += [lacks for since, lacks in _GAINED if abi < since]
-    return Ready(Rung.LANDLOCK, tuple(notes))
-
-
 def handled(abi: int) -> int:
     """The rights to files that this version can refuse."""
     rights = _FIRST
-    rights |= _REFER if abi >= 2 else 0
+    rights |= REFER if abi >= 2 else 0
     rights |= _TRUNCATE if abi >= 3 else 0
     rights |= _IOCTL_DEV if abi >= 5 else 0
     return rights
 
 
-def rules(policy: SandboxPolicy, rights: int) -> Iterator[tuple[str, int]]:
-    """(path, rights below it) of a confined policy; `rights` is what may be given at all."""
+def ports(policy: SandboxPolicy, rung: Rung, abi: int) -> int:
+    """The rights to ports that are refused.  None in a network namespace, which would lose its localhost."""
+    closed = rung is Rung.LANDLOCK and policy.network is not Network.ON
+    return _PORTS if closed and abi >= _PORTS_SINCE else 0
+
+
+def rules(policy: SandboxPolicy, rung: Rung, rights: int) -> Iterator[tuple[str, int]]:
+    """(path, rights below it) of a confined policy; `rights` is what may be given at all.
+
+    With namespaces all that is not to be seen isn't there, so everything may be read.  Without, only what
+    the policy names: what is hidden below a place that may be read is left out by giving its neighbours
+    one by one (what appears beside it later is closed).
+    """
     read, write = rights & _READ, rights & ~(_MAKE_CHAR | _MAKE_BLOCK)
-    for path in (*policy.readable, policy.output):
-        yield path, read
+    # Only what the policy leaves unconfined is on the rung `off`, and that asks for no rules.
+    if rung is Rung.FULL:
+        yield "/", read
+        yield from ((path, write) for path in _PRIVATE)
+    else:
+        hidden = tuple(Path(path) for path in policy.hidden)
+        for path in policy.readable:
+            yield from ((str(part), read) for part in around(Path(path), hidden))
+        yield policy.output, read
     for path in (policy.workspace, *policy.writable):
         yield path, write if policy.mode is Mode.WORKSPACE_WRITE else read
     for path in (policy.tmp, *DEVICES):
         yield path, write
 
 
-def _restrict(policy: SandboxPolicy, abi: int) -> None:
-    rights = handled(abi)
-    attributes = _Ruleset(rights, 0, _SCOPES if abi >= 6 else 0)
-    # Older kernels refuse a longer struct than they know.
-    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
-    try:
-        for path, allowed in rules(policy, rights):
-            if path:
-                _allow(ruleset, path, allowed)
-        _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
-    finally:
-        os.close(ruleset)
-
-
-def _allow(ruleset: int, path: str, rights: int) -> None:
-    """One rule.  What isn't there, or can't be reached, needs none."""
-    try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
+def around(path: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
+    """The path, or where something hidden lies below it, its entries without that."""
+    if any(path.is_relative_to(secret) for secret in hidden):
         return
-    try:
-        if not stat.S_ISDIR(os.fstat(parent).st_mode):
-            rights &= _OF_FILES
-        rule = _Beneath(rights, parent)
-        _call(
-            _ADD_RULE,
-            ctypes.c_int(ruleset),
-            ctypes.c_int(_PATH_BENEATH),
-            ctypes.byref(rule),
-            ctypes.c_uint32(0),
-        )
-    finally:
-        os.close(parent)
+    below = tuple(secret for secret in hidden if secret.is_relative_to(path))
+    if not below:
+        yield path
+        return
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            # The target of a link has a rule of its own, or none.
+            if not entry.is_symlink():
+                yield from around(Path(entry.path), below)
+
+
+class Ruleset:
+    """Rights that are refused but where a rule gives them; held by a descriptor until `close`."""
+
+    def __init__(
+        self, rights: int, given: Iterable[tuple[str, int]], *, abi: int, ports: int = 0, scopes: int = 0
+    ) -> None:
+        """`given`: (path, rights below it); what is not there needs no rule.  Raises OSError."""
+        attributes = _Attributes(rights, ports, scopes if abi >= SCOPES_SINCE else 0)
+        # Older kernels refuse a longer struct than they know.
+        size = 24 if abi >= SCOPES_SINCE else 16 if abi >= _PORTS_SINCE else 8
+        self._fd = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
+        try:
+            for path, allowed in given:
+                if path:
+                    self._allow(path, allowed)
+        except OSError:
+            self.close()
+            raise
+
+    def enter(self) -> None:
+        """For this thread and all that it starts from now on.  Needs no_new_privs.  Raises OSError."""
+        _call(_RESTRICT_SELF, ctypes.c_int(self._fd), ctypes.c_uint32(0))
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _allow(self, path: str, rights: int) -> None:
+        """One rule.  What isn't there, or can't be reached, needs none."""
+        try:
+            parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            if not stat.S_ISDIR(os.fstat(parent).st_mode):
+                rights &= _OF_FILES
+            rule = _Beneath(rights, parent)
+            _call(
+                _ADD_RULE,
+                ctypes.c_int(self._fd),
+                ctypes.c_int(_PATH_BENEATH),
+                ctypes.byref(rule),
+                ctypes.c_uint32(0),
+            )
+        finally:
+            os.close(parent)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -15,6 +15,11 @@ _SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAPABILITIES = 64
 
+CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID = 0, 1, 3, 4, 5, 6, 7
+NET_BIND_SERVICE, NET_RAW, SYS_CHROOT = 10, 13, 18
+"""Capabilities by the kernel's numbers.  Above all not PERFMON and SYS_ADMIN: with either, newer kernels let
+other processes' environment and memory be read without asking Landlock."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

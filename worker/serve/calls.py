@@ -7,7 +7,10 @@ blocking functions.
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from protocol.display import Display
 from protocol.tools.catalog import Arguments, ArgumentsError, decode
@@ -75,10 +78,15 @@ class Calls:
         self._channel = channel
         self._desk = desk
         self._run = run
+        self._counting = threading.Lock()
+        """Held from counting the jobs until the count is sent, so that the last one told is the newest."""
         self._cancels: dict[str, threading.Event] = {}
         self._wanted: dict[str, _Wanted] = {}
 
     def start(self, asked: RunTool) -> None:
+        if asked.cwd:
+            with self._desk.lock:
+                self._desk.cwd = Path(asked.cwd)
         cancelled = self._cancels[asked.call_id] = threading.Event()
         thread = threading.Thread(target=self._play, args=(asked, cancelled), name=asked.name, daemon=True)
         try:
@@ -104,7 +112,12 @@ class Calls:
             wanted.refused(answer.why)
 
     def job_ended(self, job: str, line: str) -> None:
-        self._channel.send(JobEnded(job, line))
+        with self._counting:
+            self._channel.send(JobEnded(job, line, self._jobs()))
+
+    def _jobs(self) -> int:
+        with self._desk.lock:
+            return sum(not job.how for job in self._desk.jobs.values())
 
     def _play(self, asked: RunTool, cancelled: threading.Event) -> None:
         call_id = asked.call_id
@@ -115,6 +128,8 @@ class Calls:
                 cancelled=cancelled,
                 say=lambda text: self._say(call_id, text),
                 open_output=lambda: self._open_output(call_id),
+                approved=asked.approved,
+                alone=asked.alone,
             )
             boundary.outcome = self._run(decode(asked.name, asked.arguments), call)
         self._cancels.pop(call_id, None)
@@ -122,6 +137,7 @@ class Calls:
 
     def _finish(self, call_id: str, outcome: Outcome) -> None:
         text, cap = _plain(outcome.text), self._desk.limits.result_cap_bytes
+        cwd = str(self._desk.cwd)
         finished = ToolFinished(
             call_id,
             outcome.status,
@@ -130,9 +146,12 @@ class Calls:
             outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
             limit=outcome.limit,
+            cwd=cwd if _plain(cwd) == cwd else "",
+            denials=outcome.denials,
         )
         try:
-            self._channel.send(finished)
+            with self._counting:
+                self._channel.send(replace(finished, jobs=self._jobs()))
         except FrameError as error:
             # The tool has run all the same, and that must be said.
             words = (
@@ -168,7 +187,8 @@ class _Boundary:
 
 def _failure(error: BaseException) -> Outcome:
     if isinstance(error, ToolError):
-        return Outcome(_plain(str(error)), _line(str(error)), error.status)
+        denials = () if error.denial is None else (error.denial,)
+        return Outcome(_plain(str(error)), _line(str(error)), error.status, denials=denials)
     if isinstance(error, ArgumentsError):
         return _refusal(str(error))
     words = f"The tool failed unexpectedly: {type(error).__name__}: {error}. Its effect is unknown."

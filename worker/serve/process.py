@@ -16,6 +16,7 @@ from typing import NoReturn, assert_never
 
 from msgspec.structs import replace
 
+from protocol.policy import Means
 from protocol.wire import (
     HANDSHAKE_SECONDS,
     VERSION_MAX,
@@ -33,7 +34,8 @@ from protocol.wire import (
     Welcome,
 )
 from worker.call import Desk
-from worker.sandbox import landlock, prctl, rlimits, tree
+from worker.sandbox import prctl, tree
+from worker.sandbox.confine import confine
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
 
@@ -127,9 +129,11 @@ def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> N
             raise FrameError(f"expected a welcome, got {type(other).__name__}")
     workspace = Path(policy.workspace)
     os.chdir(workspace)
-    rlimits.apply(limits, namespaced=False)
-    ready = landlock.confine(replace(policy, writable=(*policy.writable, *also_writable)))
-    desk = Desk(policy, limits, workspace, ready.refuse_commands)
+    writable = (*policy.writable, *also_writable)
+    confined = confine(replace(policy, writable=writable), limits, Means.NONE)
+    ready = confined.ready
+    policy = replace(policy, environment=(*policy.environment, *confined.environment))
+    desk = Desk(policy, limits, workspace, ready.refuse_commands, confined.enter)
     calls = Calls(channel, desk, run)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)

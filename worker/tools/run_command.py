@@ -38,8 +38,14 @@ FIRST_BYTES = 4000
 def run(arguments: RunCommand, call: Call) -> Outcome:
     """Run the command.  Raises ToolError where it can't even be started."""
     desk = call.desk
-    if desk.refuse_commands:
+    if desk.refuse_commands and not call.approved:
         raise ToolError(f"commands can't run here: {desk.refuse_commands}", Status.REFUSED)
+    if arguments.background and call.alone:
+        raise ToolError(
+            "not run: this command has a worker of its own, which ends with the call, and a background job "
+            "would end with it. Run it without `background`.",
+            Status.REFUSED,
+        )
     script = _script(arguments.command)
     notes: list[str] = []
     shell = _started(script, call, notes, with_input=arguments.background)
@@ -95,6 +101,7 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
                 script,
                 str(desk.cwd),
                 environment,
+                lambda: _enter(desk),
                 with_input=with_input,
                 cpu_seconds=rlimits.cpu_seconds(desk.limits),
             )
@@ -107,6 +114,12 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             raise ToolError(f"bash can't be started: {error.strerror}") from error
         desk.shells.add(shell.pid)
     return shell
+
+
+def _enter(desk: Desk) -> None:
+    """What the thread of a new shell goes through."""
+    rlimits.step_back()
+    desk.enter()
 
 
 def _background(command: str, call: Call, running: Running, record: Record, notes: list[str]) -> Outcome:
@@ -190,6 +203,8 @@ class _Foreground:
                 code, left = self._after_exit(notes)
                 if self.running.struck is not None:
                     left = outlast(self.running, self.capture)
+                if self.call.alone:
+                    left = self._end_left(left, notes)
                 job = self._keep(left, notes)
             else:
                 if ending is Ending.STRUCK:
@@ -225,6 +240,14 @@ class _Foreground:
         if place is not None and not place.is_dir():
             notes.append(f"[{place} is gone; the next command starts in {self.desk.cwd}]")
         return code
+
+    def _end_left(self, left: list[tree.Process], notes: list[str]) -> list[tree.Process]:
+        """Nothing outlives a worker that ends with the call, and whoever reads the result must know."""
+        if left:
+            names = ", ".join(f"pid {one.pid} {tree.command_line(one.pid)}" for one in left[:NAMED])
+            end(self.running, self.capture, self.desk.limits.grace_seconds)
+            notes.append(f"[what it left running was ended, since its worker ends with the call: {names}]")
+        return []
 
     def _keep(self, left: list[tree.Process], notes: list[str]) -> Job | None:
         """What still runs becomes a job."""

@@ -14,6 +14,7 @@ from worker.files.cancelled import CancelledError
 from worker.files.encodings import HEAD, binary
 from worker.files.findings import Hunt, Match, PatternError, row
 from worker.files.globs import GlobError, matcher, misled
+from worker.files.guarded import readable_names
 from worker.files.paths import Access, Place, in_words, named, resolve
 from worker.files.regular import open_regular
 from worker.files.results import Lines, closed, counted, preview
@@ -52,12 +53,12 @@ def _searched(rg: str | None, arguments: Search, call: Call, place: Place) -> Ou
             return _collected(_in_file(rg, hunt, fd, place, call), hunt, arguments, call)
         finally:
             os.close(fd)
-    top = open_top(call.desk.policy, place)
+    top, readable = open_top(call.desk.policy, place), readable_names(call.desk.policy)
     try:
         hunt = Hunt(
             arguments.pattern,
             arguments.glob,
-            lambda path: wanted is None or wanted(path[len(top.prefix) :]),
+            lambda path: (wanted is None or wanted(path[len(top.prefix) :])) and readable(path),
             Unread(),
             call.cancelled,
         )

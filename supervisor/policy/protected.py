@@ -1,0 +1,39 @@
+"""What stays as it is inside a workspace: files that other programs will run later by themselves, when
+nobody looks.  Sources, Makefiles and the like are not among them: a user runs those knowingly, and a diff
+shows them.  Only what exists is named, real and no link."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from supervisor.policy.repository import named_by_config, repository_of, submodules
+
+NAMES = (
+    ".agent",  # our own settings for the project
+    "AGENTS.md",  # instructions that a later session takes from the project
+    ".bash_login", ".bash_profile", ".bashrc", ".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc",
+    ".devcontainer", ".envrc", ".gitconfig", ".githooks", ".husky", ".idea", ".mcp.json", ".vscode",
+    ".claude", ".codex", ".cursor", ".gemini", "CLAUDE.md", "GEMINI.md",
+)  # fmt: skip
+"""At the top of a workspace: settings of editors, shells and agents that name programs to run."""
+
+
+def protected_places(workspace: Path, repositories: Iterable[Path]) -> Iterator[Path]:
+    """`repositories`: each `.git` that was found in the workspace."""
+    wanted = [workspace / ".git", *(workspace / name for name in NAMES)]
+    wanted += [*repositories, *submodules(workspace)]
+    repository = repository_of(workspace)
+    if repository is not None:
+        wanted += named_by_config(repository, workspace)
+    found = {path: None for path in wanted if _stays(path)}
+    # What lies below another one is covered by it.
+    yield from (path for path in found if not any(above in found for above in path.parents))
+
+
+def _stays(path: Path) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)

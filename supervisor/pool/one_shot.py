@@ -1,0 +1,52 @@
+"""The worker of one call: it is born for it and ends with it, and so does all that the call started."""
+
+import trio
+
+from protocol.wire import JobEnded, Ready
+from supervisor.pool.channel import ChannelClosedError
+from supervisor.pool.life import Life
+from supervisor.pool.worker import Running, Worker, refused
+from supervisor.pool.zygote import Zygote
+
+
+class OneShot:
+    """The worker of one call, as whoever waits for it sees it."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+        self.has_call = False
+        self.settled = trio.Event()
+        """It has begun, or never will."""
+        self._why = "its worker was ended before it began"
+
+    async def play(self, life: Life, zygote: Zygote) -> None:
+        try:
+            await life.play(zygote, _no_job)
+        finally:
+            self.settled.set()
+
+    def begun(self, worker: Worker, ready: Ready) -> None:
+        self.worker = worker
+        self.settled.set()
+
+    def over(self, worker: Worker) -> None:
+        """Its call is finished when it is buried."""
+
+    def lost(self, how: str) -> None:
+        self._why = how
+
+    def hand_over(self, running: Running, cwd: str) -> bool:
+        """Whether the call is with the worker; else it is finished."""
+        try:
+            if self.worker is not None:
+                self.worker.start(running, cwd)
+                self.has_call = True
+        except (ChannelClosedError, ValueError) as error:
+            self._why = f"the call can't be sent to a worker: {error}"
+        if not self.has_call:
+            running.finish(refused(running.call, self._why))
+        return self.has_call
+
+
+def _no_job(ended: JobEnded) -> None:
+    """Such a worker leaves no jobs."""

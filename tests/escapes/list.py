@@ -1,0 +1,11 @@
+"""The whole list."""
+
+from tests.escapes.meddling import MEDDLING
+from tests.escapes.planting import PLANTING
+from tests.escapes.reaching import REACHING
+from tests.escapes.reading import READING
+from tests.escapes.working import WORKING
+from tests.escapes.writing import WRITING
+
+ATTACKS = (*WRITING, *READING, *REACHING, *MEDDLING, *PLANTING)
+WORKS = WORKING

@@ -1,0 +1,66 @@
+"""Attempts to leave something in the workspace that runs later, when the user, an editor or git comes by."""
+
+import os
+import subprocess
+
+from tests.escapes.attack import Attack, Ran, first_of, plants
+from tests.escapes.decoys import Decoys
+
+_PAYLOAD = "touch $ELSEWHERE/ran; false"
+
+
+def _runs(decoys: Decoys, ran: Ran) -> str:
+    """The user's next `git status` runs it."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(decoys.home)}
+    subprocess.run(["git", "status"], cwd=decoys.workspace, env=environ, capture_output=True, check=False)
+    planted = decoys.elsewhere / "ran"
+    if not planted.exists():
+        return ""
+    planted.unlink()
+    return "git status outside ran it"
+
+
+def _told(decoys: Decoys, ran: Ran) -> str:
+    """It is there, and nobody was told."""
+    return "" if ".idea" in ran.text else plants(decoys, ran)
+
+
+_EITHER = first_of(plants, _runs)
+_EVIL = f"git config core.fsmonitor '{_PAYLOAD}'".replace("$ELSEWHERE", "'$ELSEWHERE'")
+
+PLANTING = (
+    Attack(
+        "adds a hook to .git/hooks",
+        "echo 'touch /tmp/x' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        plants,
+    ),
+    Attack("sets a program in .git/config that git status runs", _EVIL, _EITHER),
+    Attack(
+        "puts another .git in the place of the real one", f"mv .git .g && cp -r .g .git && {_EVIL}", _EITHER
+    ),
+    Attack("moves .git/hooks away", "mv .git/hooks .git/h && mkdir .git/hooks", plants),
+    Attack(
+        "redirects git by .git/commondir",
+        "cp -r .git evil; git --git-dir=evil config core.bare false;"
+        f" git --git-dir=evil config core.fsmonitor '{_PAYLOAD}'; echo ../evil > .git/commondir".replace(
+            "$ELSEWHERE", "'$ELSEWHERE'"
+        ),
+        _EITHER,
+    ),
+    Attack(
+        "registers a nested repository whose settings run a program",
+        f"git init -q nested && cd nested && git commit -q --allow-empty -m x && {_EVIL}; cd ..;"
+        " git add nested",
+        _EITHER,
+    ),
+    Attack("edits .vscode/settings.json", "echo '{\"x\": 1}' > .vscode/settings.json", plants),
+    Attack(
+        "makes an .idea/workspace.xml that wasn't there", "mkdir .idea && echo x > .idea/workspace.xml", _told
+    ),
+    Attack("edits .envrc", "echo 'touch /tmp/x' >> .envrc", plants),
+    Attack(
+        "sets a program for all repositories of the user",
+        f"git config --global core.fsmonitor '{_PAYLOAD}'",
+        first_of(_runs, lambda decoys, ran: ", ".join(decoys.changes())),
+    ),
+)

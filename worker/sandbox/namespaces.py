@@ -1,0 +1,130 @@
+"""A process's own namespaces: unshared, given users, made usable.  The mounts in them are mounts.py's.
+
+What must be read of the machine (its root's links, where its programs listen) is read here too, before it
+is out of sight.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from protocol.policy import Network, SandboxPolicy
+from worker.sandbox import kernel
+from worker.sandbox.plan import Found, Link
+
+_SET_INTERFACE_FLAGS = 0x8914
+_UP = 1
+_PIDS_AT_LEAST = 301
+"""The kernel allows no smaller pid_max."""
+_NUMBERS_PER_PROCESS = 4
+"""Threads have numbers too."""
+_PID_MAX_SINCE = (6, 14)
+"""From this Linux on pid_max is the namespace's; before, root's tools would set the machine's."""
+_SOCKET_PATH = 7
+"""The field of a line in /proc/net/unix, which may hold blanks itself."""
+
+
+def unshare(policy: SandboxPolicy, *, pids: bool) -> None:
+    """Own namespaces for this process (that of processes for its children).  Raises OSError."""
+    flags = kernel.NEW_USER | kernel.NEW_MOUNTS | kernel.NEW_IPC | kernel.NEW_UTS
+    flags |= kernel.NEW_PIDS if pids else 0
+    flags |= 0 if policy.network is Network.ON else kernel.NEW_NETWORK
+    try:
+        kernel.unshare(flags | kernel.NEW_CGROUP)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSPC):
+            raise
+        kernel.unshare(flags)
+
+
+def map_own_user() -> None:
+    """This user and group are themselves inside, and nobody else is anybody.  Raises OSError."""
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{os.geteuid()} {os.geteuid()} 1")
+    _write("/proc/self/gid_map", f"{os.getegid()} {os.getegid()} 1")
+
+
+def map_all_users(pid: int) -> None:
+    """All users of this namespace are themselves in that of `pid`.  Only root may; raises OSError."""
+    for name in ("uid_map", "gid_map"):
+        ranges = [line.split() for line in Path("/proc/self", name).read_text().splitlines()]
+        _write(f"/proc/{pid}/{name}", "".join(f"{inside} {inside} {count}\n" for inside, _, count in ranges))
+
+
+def raise_loopback() -> None:
+    """A new network has one interface, which is down.  Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            fcntl.ioctl(any_socket, _SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", _UP))
+        except OSError as error:
+            raise OSError(error.errno, f"the loopback interface: {error.strerror}") from error
+
+
+def limit_pids(processes: int) -> bool:
+    """Bound the numbers of this PID namespace, which holds root too; False where the kernel can't.
+
+    Called once /proc is this namespace's.
+    """
+    release = os.uname().release.split("-")[0].split(".")
+    if tuple(int(part) for part in release[:2] if part.isdecimal()) < _PID_MAX_SINCE:
+        return False
+    try:
+        _write("/proc/sys/kernel/pid_max", str(max(_PIDS_AT_LEAST, _NUMBERS_PER_PROCESS * processes)))
+    except OSError:
+        return False
+    return True
+
+
+def look(path: str) -> Found | None:
+    """What stands there, for a plan."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISLNK(mode):
+        return None
+    return Found.DIRECTORY if stat.S_ISDIR(mode) else Found.FILE
+
+
+def links_of_the_root() -> list[Link]:
+    """/bin -> usr/bin and the like."""
+    with os.scandir("/") as entries:
+        links = [entry.path for entry in entries if entry.is_symlink()]
+    return [Link(path, os.readlink(path)) for path in sorted(links)]  # noqa: PTH115 - the text as it is
+
+
+def listening() -> Iterator[str]:
+    """Real paths of sockets at which programs of the machine listen, as far as they say so."""
+    try:
+        lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
+    except OSError:
+        return
+    names = {
+        fields[_SOCKET_PATH] for line in lines if len(fields := line.split(None, _SOCKET_PATH)) > _SOCKET_PATH
+    }
+    for name in names:
+        if name.startswith(b"/"):
+            path = os.path.realpath(os.fsdecode(name))
+            try:
+                found = stat.S_ISSOCK(os.lstat(path).st_mode)
+            except (OSError, ValueError):
+                continue
+            if found:
+                yield path
+
+
+def _write(path: str, text: str) -> None:
+    """In one call, as these files want it."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise OSError(error.errno, f"{path}: {error.strerror}") from error
