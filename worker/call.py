@@ -25,8 +25,8 @@ class Outcome:
     status: Status = Status.DONE
     background: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    limit: Limit | None = None
     denials: tuple[Denial, ...] = ()
+    limit: Limit | None = None
 
 
 class ToolError(Exception):

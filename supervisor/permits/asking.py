@@ -111,7 +111,9 @@ class Questions:
 
 
 def _numbered(question: Question, number: int) -> Question:
-    return Question(**{name: getattr(question, name) for name in question.__struct_fields__} | {"number": number})
+    return Question(
+        **{name: getattr(question, name) for name in question.__struct_fields__} | {"number": number}
+    )
 
 
 def _asked(question: Question) -> PermissionAsked:

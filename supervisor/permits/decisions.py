@@ -37,7 +37,9 @@ class Case(Struct, frozen=True):
     @property
     def at_stake(self) -> str:
         """In words."""
-        return ", ".join(self.permissions) or ("this command" if self.call.name == "run_command" else "this call")
+        return ", ".join(self.permissions) or (
+            "this command" if self.call.name == "run_command" else "this call"
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -123,7 +123,9 @@ class Gate:
         """What the call wants beyond the policy of the session's start.  Raises PermissionWordError."""
         if not isinstance(arguments, RunCommand):
             return ()
-        return tuple(one for one in wanted(arguments.needs, self._place) if not has(self._base, one.permission))
+        return tuple(
+            one for one in wanted(arguments.needs, self._place) if not has(self._base, one.permission)
+        )
 
     def _cannot(self, needs: tuple[Wanted, ...], arguments: Arguments) -> str:
         """Why nobody could permit this, in words for the model."""
@@ -205,7 +207,9 @@ class Gate:
             answer = Answer(None, answer.words)
         if answer.scope is None:
             said = f": {answer.words}" if answer.words else ""
-            words = f"not run: the user said no to {case.at_stake}{said}. Don't ask for it again in this turn."
+            words = (
+                f"not run: the user said no to {case.at_stake}{said}. Don't ask for it again in this turn."
+            )
             return self._decisions.take(case, Decision(Decider.USER, words=words))
         decision = self._decisions.take(case, Decision(Decider.USER, answer.scope, answer.words))
         open_ = [one.permission for one in case.needs if self.grants.covering(one.permission) is None]
@@ -218,9 +222,7 @@ class Gate:
         approved = case.bare or Permission(Kind.UNCONFINED) in permissions
         if not permissions:
             return Run(approved=approved)
-        lasting = [
-            one for one in permissions if scope is not Scope.ONCE and one.kind is not Kind.UNCONFINED
-        ]
+        lasting = [one for one in permissions if scope is not Scope.ONCE and one.kind is not Kind.UNCONFINED]
         home = str(self._place.home)
         self.policy = widened(self.policy, lasting, rung=ready.rung, home=home)
         policy = widened(self.policy, permissions, rung=ready.rung, home=home)

@@ -67,7 +67,9 @@ def _at_place(permission: Permission, word: str, place: Place) -> Wanted:
         raise PermissionWordError(f"{word!r}: the path is not UTF-8") from None
     permission = Permission(permission.kind, str(real))
     leads = Path(os.path.normpath(named)) != real
-    return Wanted(permission, f"{permission} ({permission_words(word)} leads there)" if leads else str(permission))
+    return Wanted(
+        permission, f"{permission} ({permission_words(word)} leads there)" if leads else str(permission)
+    )
 
 
 def permission_words(word: str) -> str:

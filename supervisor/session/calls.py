@@ -155,7 +155,9 @@ class SessionTools:
             admitted = await self._gate.admit(call)
         except (trio.Cancelled, StopError):
             with suppress(StopError):  # the first failure of the disk is the one to tell
-                finished(wire.ToolFinished(call.id, wire.Status.CANCELLED, NOT_ALLOWED_YET, Display("not run")))
+                finished(
+                    wire.ToolFinished(call.id, wire.Status.CANCELLED, NOT_ALLOWED_YET, Display("not run"))
+                )
             raise
         match admitted:
             case Refuse(words):

@@ -121,9 +121,7 @@ class PermissionLine(Line, frozen=True, kw_only=True, tag="permission"):
     words: str = ""
 
 
-AnyLine = (
-    MessageLine | SessionLine | WithdrawnLine | CompactionLine | StubLine | RetractLine | PermissionLine
-)
+AnyLine = MessageLine | SessionLine | WithdrawnLine | CompactionLine | StubLine | RetractLine | PermissionLine
 
 
 class Head(Struct, frozen=True):

@@ -252,10 +252,7 @@ class _Reading:
         self._spans[begin:end] = [(line.first, line.last)]
 
 
-_KINDS = frozenset(
-    kind.__struct_config__.tag
-    for kind in get_args(AnyLine)
-)
+_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(AnyLine))
 
 
 def _decoded(path: Path, reading: _Reading) -> Iterator[AnyLine]:

@@ -185,9 +185,14 @@ def start(
         passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
-        variables = _environment(environment, cwd)
-        start_text = _start_text(passed, cwd, str(told), cpu_seconds)
-        words = [BASH, "--noprofile", "--norc", "-c", start_text, "bash"]
+        words = [
+            BASH,
+            "--noprofile",
+            "--norc",
+            "-c",
+            _start_text(passed, cwd, str(told), cpu_seconds),
+            "bash",
+        ]
 
         def popen() -> "subprocess.Popen[bytes]":
             enter()
@@ -197,7 +202,7 @@ def start(
                 stdout=out,
                 stderr=out,
                 cwd=cwd,
-                env=variables,
+                env=_environment(environment, cwd),
                 pass_fds=(passed,),
                 start_new_session=True,
             )

@@ -145,9 +145,9 @@ class Calls:
             outcome.display,
             outcome.background[:_BACKGROUND_LINES],
             outcome.paths,
-            limit=outcome.limit,
             cwd=cwd if _plain(cwd) == cwd else "",
             denials=outcome.denials,
+            limit=outcome.limit,
         )
         try:
             with self._counting:

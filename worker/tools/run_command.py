@@ -203,7 +203,7 @@ class _Foreground:
                 code, left = self._after_exit(notes)
                 if self.running.struck is not None:
                     left = outlast(self.running, self.capture)
-                if self.call.alone:
+                elif self.call.alone:
                     left = self._end_left(left, notes)
                 job = self._keep(left, notes)
             else:
