@@ -25,6 +25,7 @@ from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.policy.default import default_policy
+from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
@@ -78,7 +79,9 @@ async def _opened(
         policy = default_policy(
             settings.workspace, store.outputs.directory, scratch.directory, environ, settings.home
         )
-        opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+        opening = open_pool(
+            policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+        )
         async with opening as pool:
             session = Session(
                 store,
