@@ -94,12 +94,8 @@ def confine(
 _NOTHING = "nothing is confined: commands may do what you may do"
 
 
-def _nothing() -> None:
-    """The domain of a command that nobody confines."""
-
-
 def _open(ready: Ready) -> Confined:
-    return Confined(ready, _nothing)
+    return Confined(ready, rlimits.step_back)
 
 
 def _give_up(kept: tuple[int, ...]) -> None:
