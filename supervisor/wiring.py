@@ -25,15 +25,11 @@ from supervisor.model.dialect import deepseek
 from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
-<<<<<<< HEAD
-from supervisor.policy.default import default_policy
-from supervisor.policy.memory import for_this_machine
-=======
 from supervisor.permits.asking import Asker
 from supervisor.permits.judgement import Judgement
 from supervisor.permits.opening import Permits
 from supervisor.policy.default import Wishes, default_policy
->>>>>>> main
+from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools

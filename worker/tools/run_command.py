@@ -101,7 +101,7 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
                 script,
                 str(desk.cwd),
                 environment,
-                lambda: _enter(desk),
+                desk.enter,
                 with_input=with_input,
                 cpu_seconds=rlimits.cpu_seconds(desk.limits),
             )
@@ -114,12 +114,6 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             raise ToolError(f"bash can't be started: {error.strerror}") from error
         desk.shells.add(shell.pid)
     return shell
-
-
-def _enter(desk: Desk) -> None:
-    """What the thread of a new shell goes through."""
-    rlimits.step_back()
-    desk.enter()
 
 
 def _background(command: str, call: Call, running: Running, record: Record, notes: list[str]) -> Outcome:
