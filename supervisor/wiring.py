@@ -13,7 +13,7 @@ import trio
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
 from protocol.policy import Rung
-from protocol.tools.catalog import TOOLS, Arguments, schema
+from protocol.tools.catalog import TOOLS, schema
 from protocol.wire import JobEnded, Ready
 from supervisor.context.budget import Budget
 from supervisor.context.system_prompt import system_prompt
@@ -26,7 +26,6 @@ from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
-from supervisor.permits.judgement import Judgement
 from supervisor.permits.opening import Permits
 from supervisor.policy.default import Wishes, default_policy
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
@@ -98,7 +97,7 @@ async def _opened(
         )
         opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
         async with opening as pool:
-            gate = await permits.gate(policy, pool, asker, _no_rules, store.transcript.permission)
+            gate = await permits.gate(policy, pool, asker, store.transcript.permission)
             session = Session(
                 store,
                 rounds,
@@ -196,11 +195,6 @@ def _wishes(settings: Settings) -> Wishes:
         hide_env_files=chosen.hide_env_files,
         network=chosen.network,
     )
-
-
-def _no_rules(tool: str, arguments: Arguments) -> Judgement:
-    """The sandbox alone decides."""
-    return Judgement()
 
 
 def _open_store(settings: Settings, start: Start) -> OpenConversation:

@@ -1,5 +1,6 @@
 """From settings to a gate: what has been granted before a session begins, and who decides from then on."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -50,12 +51,24 @@ class Permits:
                 policy = widened(policy, [one], home=str(self._place.home))
         return policy
 
+    def _judge(self, workers: Workers) -> Callable[[str, Arguments], Judgement]:
+        place, rules = self._place, self._settings.rules
+        if not (rules.allow or rules.ask or rules.deny):
+            return lambda _tool, _arguments: Judgement()
+        # Late: it loads a parser of bash, which takes longer than all the rest of this room.
+        from supervisor.permits.rules import Where, judge
+
+        def judged(tool: str, arguments: Arguments) -> Judgement:
+            where = Where(str(place.workspace), str(place.home), workers.cwd, os.path.realpath)
+            return judge(rules, tool, arguments, where)
+
+        return judged
+
     async def gate(
         self,
         policy: SandboxPolicy,
         workers: Workers,
         asker: Asker | None,
-        judge: Callable[[str, Arguments], Judgement],
         record: Record,
     ) -> Gate:
         """The session's gate over the pool, whose first policy this is.  Raises StopError where less is
@@ -67,11 +80,11 @@ class Permits:
             self._place,
             self.grants,
             Questions(asker, self._tell),
-            judge,
+            self._judge(workers),
             Decisions(self._tell, record),
             require=require,
         )
-        # Only then does a session wait for its first worker.
+        # Only with a floor does a session wait for its first worker.
         if require is not Rung.OFF and (words := await gate.unmet()):
             raise StopError(words)
         return gate
