@@ -84,20 +84,18 @@ async def _opened(
         rounds = _rounds(settings, store, ChatModel(http, endpoint), tell)
         masks = Masks(key, known_shapes=settings.mask_transcript)
         listener = _PoolListener(tell, masks)
-        permits = Permits(settings, environ, tell)
-        policy = permits.granted(
-            default_policy(
-                settings.workspace,
-                store.outputs.directory,
-                scratch.directory,
-                environ,
-                settings.home,
-                _wishes(settings),
-            )
+        base = default_policy(
+            settings.workspace,
+            store.outputs.directory,
+            scratch.directory,
+            environ,
+            settings.home,
+            _wishes(settings),
         )
-        opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+        permits = Permits(settings, base, environ, tell)
+        opening = open_pool(permits.policy, settings.limits, store.outputs.open, listener, environ=environ)
         async with opening as pool:
-            gate = await permits.gate(policy, pool, asker, store.transcript.permission)
+            gate = await permits.gate(pool, asker, store.transcript.permission)
             session = Session(
                 store,
                 rounds,

@@ -55,10 +55,11 @@ class Workers(Protocol):
 
 
 class Gate:
-    """`policy`: the first main worker's.  `judge`: the user's rules."""
+    """`base`: the policy without any grant; `policy`: the first main worker's.  `judge`: the user's rules."""
 
     def __init__(
         self,
+        base: SandboxPolicy,
         policy: SandboxPolicy,
         workers: Workers,
         place: Place,
@@ -69,7 +70,7 @@ class Gate:
         *,
         require: Rung = Rung.OFF,
     ) -> None:
-        self._base = policy
+        self._base = base
         self.policy = policy
         """The main worker's, or what it is to be as soon as its jobs have ended."""
         self._ran: set[str] = set()
@@ -120,7 +121,7 @@ class Gate:
         return Refuse(words)
 
     def _needs(self, arguments: Arguments) -> tuple[Wanted, ...]:
-        """What the call wants beyond the policy of the session's start.  Raises PermissionWordError."""
+        """What the call wants beyond what every session has.  Raises PermissionWordError."""
         if not isinstance(arguments, RunCommand):
             return ()
         return tuple(

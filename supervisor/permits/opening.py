@@ -20,12 +20,18 @@ from supervisor.settings import Settings
 
 
 class Permits:
-    """What a session may do from its start.  Raises StopError for an `--allow` that can't be granted."""
+    """What a session may do from its start.  `base`: its policy without any grant.  Raises StopError for an
+    `--allow` that can't be granted."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], tell: Callable[[AnyEvent], None]
+        self,
+        settings: Settings,
+        base: SandboxPolicy,
+        environ: Mapping[str, str],
+        tell: Callable[[AnyEvent], None],
     ) -> None:
         self._settings = settings
+        self._base = base
         self._tell = tell
         home = Path(environ.get("HOME") or "~").expanduser().resolve()
         self._place = Place(settings.workspace.resolve(), home, settings.home.resolve())
@@ -33,6 +39,8 @@ class Permits:
         self.grants = Grants(self._given(), kept)
         if kept.problem:
             tell(Notice(text=kept.problem, level="warning"))
+        self.policy = self._granted(base)
+        """With all that was granted before the session."""
 
     def _given(self) -> list[Permission]:
         try:
@@ -42,8 +50,8 @@ class Permits:
         except PermissionWordError as error:
             raise StopError(f"--allow: {error}", USAGE) from error
 
-    def granted(self, policy: SandboxPolicy) -> SandboxPolicy:
-        """The policy with all that was granted before.  What can't be had (any more) is told and left out."""
+    def _granted(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """What can't be had (any more) is told and left out."""
         for one in self.grants.standing():
             if words := impossible(policy, one):
                 self._tell(Notice(text=f"the grant {one} is not in force: {words}", level="warning"))
@@ -66,16 +74,16 @@ class Permits:
 
     async def gate(
         self,
-        policy: SandboxPolicy,
         workers: Workers,
         asker: Asker | None,
         record: Record,
     ) -> Gate:
-        """The session's gate over the pool, whose first policy this is.  Raises StopError where less is
+        """The session's gate over the pool, whose first policy is `policy`.  Raises StopError where less is
         enforced than the settings require."""
         require = self._settings.sandbox.require
         gate = Gate(
-            policy,
+            self._base,
+            self.policy,
             workers,
             self._place,
             self.grants,

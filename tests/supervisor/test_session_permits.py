@@ -255,7 +255,7 @@ async def test_where_nobody_can_be_asked_the_result_names_the_flag(tmp_path: Pat
     first, second = results_of_all(home)
     assert f"--allow write:{beside}" in first
     assert "exit code 0" in second
-    assert answered(home) == [(False, "nobody", "")]
+    assert answered(home) == [(False, "nobody", ""), (True, "flag", "session")]
     assert (beside / "file").read_text() == "x\n"
 
 
