@@ -185,19 +185,12 @@ def start(
         passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
-        words = [
-            BASH,
-            "--noprofile",
-            "--norc",
-            "-c",
-            _start_text(passed, cwd, str(told), cpu_seconds),
-            "bash",
-        ]
+        words = [_start_text(passed, cwd, str(told), cpu_seconds), "bash"]
 
         def popen() -> "subprocess.Popen[bytes]":
             enter()
             return subprocess.Popen(
-                words,
+                [BASH, "--noprofile", "--norc", "-c", *words],
                 stdin=stdin,
                 stdout=out,
                 stderr=out,
