@@ -28,7 +28,13 @@ from supervisor.options import (
 )
 from supervisor.version import VERSION
 
-TYPES: dict[Kind, type] = {Kind.TEXT: str, Kind.SECONDS: float, Kind.COUNT: int, Kind.SWITCH: bool}
+TYPES: dict[Kind, type] = {
+    Kind.TEXT: str,
+    Kind.SECONDS: float,
+    Kind.COUNT: int,
+    Kind.SWITCH: bool,
+    Kind.WORDS: list[str],
+}
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -61,7 +67,7 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
         if version:
             sys.stdout.write(f"polier {VERSION}\n")
             raise typer.Exit
-        given = [option.flag for option in BARE_OPTIONS if values[option.field] not in (None, False)]
+        given = [option.flag for option in BARE_OPTIONS if values[option.field] not in (None, False, (), [])]
         if context.invoked_subcommand is None:
             raise typer.Exit(on_bare(repl_options(values)))
         if given:

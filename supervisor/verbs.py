@@ -175,6 +175,7 @@ def _without_model(options: ReplOptions) -> "Loaded | None":
     from supervisor.places import current_directory
     from supervisor.settings import Flags, load, read_key
 
-    loaded = load(Flags(workspace=options.workspace), os.environ, current_directory())
+    flags = Flags(workspace=options.workspace, sandbox=options.sandbox, allow=options.allow)
+    loaded = load(flags, os.environ, current_directory())
     has_model = loaded.settings.configured or read_key(loaded.settings, os.environ) is not None
     return None if has_model else loaded
