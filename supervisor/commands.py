@@ -85,6 +85,15 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     ) -> None:
         raise typer.Exit(verbs.sessions(every))
 
+    def trust_project(
+        directory: Annotated[
+            str | None, typer.Argument(metavar="DIR", help="In the project; otherwise the current one.")
+        ] = None,
+        yes: Annotated[bool, typer.Option("--yes", help="Without asking, for scripts.")] = False,
+        revoke: Annotated[bool, typer.Option("--revoke", help="Trust nothing of it any more.")] = False,
+    ) -> None:
+        raise typer.Exit(verbs.trust(directory, yes=yes, take_back=revoke))
+
     def scripted_server(context: typer.Context) -> None:
         raise typer.Exit(verbs.scripted_server(context.args))
 
@@ -96,6 +105,9 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     app.command("run", help="Play one turn without a person and print the answer.")(run_task)
     app.command("rehearse", help="See it work without a model: a script plays its part.")(rehearse_task)
     app.command("sessions", help="List this project's conversations.")(list_sessions)
+    app.command("trust", help="Show what a project's settings widen, and trust them as they are.")(
+        trust_project
+    )
     app.command(
         "scripted-server",
         context_settings=PASS_ON,
