@@ -210,6 +210,19 @@ def repl_options(values: Mapping[str, Value]) -> ReplOptions:
     )
 
 
+MEANS = ("native", "processes", "bubblewrap", "landlock")
+"""Of the sandbox, the strongest first; `processes` is a PID namespace within `native`."""
+
+
+def means(names: str) -> tuple[str, ...]:
+    """The names of `agent doctor --without NAMES`.  Raises StopError(USAGE)."""
+    named = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in named:
+        if name not in MEANS:
+            raise StopError(f"--without {name}: there are {', '.join(MEANS)}", USAGE)
+    return named
+
+
 def with_resumed(arguments: Sequence[str]) -> list[str]:
     """The arguments of the bare command, a `--resume` without an id written as `--continue`."""
     following = [*arguments[1:], "-"][: len(arguments)]

@@ -11,7 +11,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
-from supervisor.exits import FAILED, MODEL, USAGE, StopError
+from supervisor.exits import ANSWERED, FAILED, MODEL, USAGE, StopError
 from supervisor.machine import harden, require_linux
 from supervisor.options import NO_MODEL, ReplOptions, RunOptions
 
@@ -113,6 +113,27 @@ def trust(directory: str | None, *, yes: bool, take_back: bool) -> int:
         return 0
     _print("Not trusted.")
     return FAILED
+
+
+def doctor(*, as_json: bool, without: tuple[str, ...]) -> int:
+    """`agent doctor`: 0 where commands run confined, as far as the settings require; else 1."""
+    _prepare()
+    from supervisor.doctor import report
+    from supervisor.doctor.examine import examine
+    from supervisor.places import current_directory
+    from supervisor.settings import Flags, load
+    from supervisor.streams import complain
+
+    _imported()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    loaded = load(Flags(), os.environ, current_directory())
+    for notice in loaded.notices:
+        complain(notice)
+    found = examine(loaded.settings, os.environ, without)
+    for line in [report.as_json(found)] if as_json else report.lines(found):
+        _print(line)
+    return ANSWERED if found.well else FAILED
 
 
 def scripted_server(arguments: list[str]) -> int:
