@@ -12,6 +12,7 @@ import trio
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import ToolFinished
+from supervisor import machine
 from supervisor.choices.tables import SandboxChoices
 from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
@@ -79,6 +80,17 @@ class Site:
 
 def call(command: str) -> ToolCall:
     return ToolCall(f"call-{next(_ids)}", "run_command", json.dumps({"command": command}))
+
+
+def processes() -> tuple[int, int]:
+    """(zygote, worker) of this process's pool, by the pids that we see them under."""
+    (zygote,) = [pid for pid in machine.children(os.getpid()) if b"worker.zygote" in _command_line(pid)]
+    (worker,) = machine.children(zygote)
+    return zygote, worker
+
+
+def _command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def carrying(mark: str) -> list[str]:

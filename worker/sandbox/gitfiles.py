@@ -79,9 +79,9 @@ def programs(config: str) -> tuple[str, ...]:
     found = []
     for key, value in _settings(config):
         bare = value.strip().strip('"')
-        if _PROGRAMS.fullmatch(key) and not (key == "core.fsmonitor" and bare.lower() in _SWITCHES):
-            found.append(key)
-        elif _SHELL_VALUES.fullmatch(key) and bare.startswith("!"):
+        is_switch = key == "core.fsmonitor" and bare.lower() in _SWITCHES
+        in_shell = bare.startswith("!") and _SHELL_VALUES.fullmatch(key)
+        if in_shell or (_PROGRAMS.fullmatch(key) and not is_switch):
             found.append(key)
     return tuple(dict.fromkeys(found))
 

@@ -40,10 +40,12 @@ class Keeper:
         self._names: set[str] = set()
         self._index: tuple[int, int, int] | None = None
         self._links: dict[str, bool] = {}
+        self._meanwhile: list[str] = []
         self._moved = 0
 
-    def before(self) -> None:
-        """A command is about to start."""
+    def before(self, *, jobs_run: bool) -> None:
+        """A command is about to start.  What changed since the last one is the user's work, but where jobs
+        ran meanwhile: then what makes git run something is undone."""
         if self._idle:
             return
         with self._lock:
@@ -51,6 +53,8 @@ class Keeper:
             if self._running > 1:
                 return
             if self._undoes:
+                if jobs_run and self._kept:
+                    self._meanwhile += self._undone(only_programs=True)
                 self._kept = taken(self._policy.protected, self._kept)
             self._names = self._present()
             self._index = self._index_status()
@@ -61,11 +65,13 @@ class Keeper:
             return ()
         with self._lock:
             self._running = max(0, self._running - 1)
-            lines = [*(self._undone() if self._undoes else ()), *self._new_names(), *self._of_repositories()]
+            lines = [*self._meanwhile, *(self._undone() if self._undoes else ())]
+            lines += [*self._new_names(), *self._of_repositories()]
+            self._meanwhile = []
         more = len(lines) - _LINES
         return (*lines[:_LINES], *([f"[and {more} more such changes]"] if more > 0 else []))
 
-    def _undone(self) -> Iterator[str]:
+    def _undone(self, *, only_programs: bool = False) -> Iterator[str]:
         """Put back what was protected."""
         now = taken(self._policy.protected, self._kept)
         for path, seen in self._kept.items():
@@ -73,11 +79,14 @@ class Keeper:
                 yield from self._directory_back(path, seen)
         now = taken(self._policy.protected, self._kept)
         for path, found in now.items():
-            if path not in self._kept and not stat.S_ISDIR(found.status[0]):
+            is_new = path not in self._kept and not stat.S_ISDIR(found.status[0])
+            if is_new and (not only_programs or _for_git(None, found, path)):
                 yield self._taken_away(path, "is new, and other programs would act on it")
         for path, seen in self._kept.items():
             current = now.get(path)
-            if not stat.S_ISDIR(seen.status[0]) and (current is None or not seen.same(current)):
+            if stat.S_ISDIR(seen.status[0]) or (current is not None and seen.same(current)):
+                continue
+            if not only_programs or (current is not None and _for_git(seen, current, path)):
                 yield self._put_back(path, seen, there=current is not None)
         self._kept = taken(self._policy.protected, self._kept)
 
@@ -86,13 +95,15 @@ class Keeper:
         beside = path.rpartition("/")[0]
         with contextlib.suppress(OSError), os.scandir(beside) as entries:
             for entry in entries:
-                if entry.path != path and entry.inode() == seen.status[4] and entry.is_dir(follow_symlinks=False):
-                    if os.path.lexists(path):
-                        yield self._taken_away(path, "stood in the place of another")
-                    Path(entry.path).rename(path)
-                    yield f"[protected: {self._shown(path)} had been moved away and is back]"
-                    return
-        if os.path.lexists(path) and not os.path.isdir(path):  # noqa: PTH112 - paths are texts here
+                is_it = entry.path != path and entry.inode() == seen.status[4]
+                if not is_it or not entry.is_dir(follow_symlinks=False):
+                    continue
+                if os.path.lexists(path):
+                    yield self._taken_away(path, "stood in the place of another")
+                Path(entry.path).rename(path)
+                yield f"[protected: {self._shown(path)} had been moved away and is back]"
+                return
+        if os.path.lexists(path) and not stat.S_ISDIR(os.lstat(path).st_mode):
             yield self._taken_away(path, "stood in the place of a directory")
 
     def _put_back(self, path: str, seen: Seen, *, there: bool) -> str:
@@ -123,7 +134,7 @@ class Keeper:
     def _quarantined(self, path: str) -> str:
         """Move it into the temporary directory; where it then lies.  Raises OSError."""
         self._moved += 1
-        place = Path(self._policy.tmp or "/tmp", "quarantine", str(self._moved))  # noqa: S108
+        place = Path(self._policy.tmp or "/tmp", "quarantine", str(self._moved))
         place.mkdir(parents=True, exist_ok=True)
         target = place / Path(path).name
         try:
@@ -175,7 +186,7 @@ class Keeper:
             if known or len(self._links) >= _LINKS:
                 continue
             self._links[link] = True
-            yield f"[new: {link} is now a submodule in git's index: its configuration counts for `git status`]"
+            yield f"[new: {link} is now a submodule: its configuration counts for `git status`]"
 
     def _index_status(self) -> tuple[int, int, int] | None:
         try:
@@ -217,6 +228,18 @@ class Keeper:
 
     def _shown(self, path: str) -> str:
         return path.removeprefix(f"{self._policy.workspace}/")
+
+
+def _for_git(before: Seen | None, now: Seen, path: str) -> bool:
+    """Whether a change makes git run something that it didn't run before."""
+    if "/.git/" not in path:
+        return False
+    if not path.rpartition("/")[2].startswith("config") or now.content is None:
+        return True
+    known = (
+        () if before is None or before.content is None else programs(before.content.decode(errors="replace"))
+    )
+    return bool(set(programs(now.content.decode(errors="replace"))).difference(known))
 
 
 def _directory_of(marker: str) -> str | None:

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 FILE_BYTES = 256 * 1024
 """What is kept of a file; of a longer one only its status is known, so it can't be put back."""
@@ -101,7 +102,7 @@ def _seen(path: str, before: Seen | None) -> Seen | None:
         if before is not None and before.status == status:
             return before
         if stat.S_ISLNK(found.st_mode):
-            return Seen(status, os.readlink(path).encode(errors="surrogateescape"))
+            return Seen(status, os.fsencode(Path(path).readlink()))
         if not stat.S_ISREG(found.st_mode) or found.st_size > FILE_BYTES:
             return Seen(status, None)
         return Seen(status, read(path))
