@@ -65,7 +65,7 @@ async def _examined(
         ready,
         policy.mode,
         policy.network,
-        chosen.require,
+        settings.sandbox.require,
         settings.limits,
         _complaint(results),
         left,
