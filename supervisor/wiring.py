@@ -28,7 +28,7 @@ from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
 from supervisor.permits.judgement import Judgement
 from supervisor.permits.opening import Permits
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.policy.default import default_policy
 from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
@@ -94,7 +94,7 @@ async def _opened(
                 scratch.directory,
                 environ,
                 settings.home,
-                _wishes(settings),
+                settings.sandbox,
             )
         )
         opening = open_pool(
@@ -186,19 +186,6 @@ class _PoolListener:
         self._tell(Notice(text=text, level=level))
         if self.session is not None:
             self.session.note(text)
-
-
-def _wishes(settings: Settings) -> Wishes:
-    chosen = settings.sandbox
-    return Wishes(
-        mode=chosen.mode,
-        read=chosen.read,
-        write=chosen.write,
-        environment=chosen.environment,
-        environment_secret=chosen.environment_secret,
-        hide_env_files=chosen.hide_env_files,
-        network=chosen.network,
-    )
 
 
 def _no_rules(tool: str, arguments: Arguments) -> Judgement:
