@@ -27,7 +27,7 @@ from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
 from supervisor.permits.opening import Permits
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
@@ -90,7 +90,7 @@ async def _opened(
             scratch.directory,
             environ,
             settings.home,
-            _wishes(settings),
+            settings.sandbox,
         )
         permits = Permits(settings, base, environ, tell)
         opening = open_pool(permits.policy, settings.limits, store.outputs.open, listener, environ=environ)
@@ -180,19 +180,6 @@ class _PoolListener:
         self._tell(Notice(text=text, level=level))
         if self.session is not None:
             self.session.note(text)
-
-
-def _wishes(settings: Settings) -> Wishes:
-    chosen = settings.sandbox
-    return Wishes(
-        mode=chosen.mode,
-        read=chosen.read,
-        write=chosen.write,
-        environment=chosen.environment,
-        environment_secret=chosen.environment_secret,
-        hide_env_files=chosen.hide_env_files,
-        network=chosen.network,
-    )
 
 
 def _open_store(settings: Settings, start: Start) -> OpenConversation:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from protocol.display import Display
-from protocol.policy import Limit, Limits, SandboxPolicy
+from protocol.policy import Limit, Limits, Rung, SandboxPolicy
 from protocol.wire import Denial, Status
 
 
@@ -111,6 +111,8 @@ class Desk:
     """Why run_command is refused (no sandbox here); empty where it may run."""
     enter: Callable[[], None] = _enter_nothing
     """Called by the fresh thread that starts a command: the command's own domain.  Raises OSError."""
+    rung: Rung = Rung.OFF
+    """How far the policy is enforced: what a command was refused is explained by it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
     jobs: dict[str, BackgroundJob] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from supervisor import machine
 from supervisor.doctor.findings import Findings
 from supervisor.exits import StopError
 from supervisor.places import user_file
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
 from supervisor.pool.workers import open_pool
 from supervisor.pool.zygote import Launch
@@ -46,9 +46,8 @@ async def _examined(
     for name in ("workspace", "output", "tmp"):
         (scratch / name).mkdir()
     chosen = settings.sandbox
-    wishes = Wishes(**{name: getattr(chosen, name) for name in Wishes.__struct_fields__})
     policy = default_policy(
-        scratch / "workspace", scratch / "output", scratch / "tmp", environ, settings.home, wishes
+        scratch / "workspace", scratch / "output", scratch / "tmp", environ, settings.home, chosen
     )
     # Before our own processes are there; they carry a living run's marker anyway.
     left = tuple(machine.strays())

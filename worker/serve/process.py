@@ -131,7 +131,7 @@ def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoRetu
     ready = confined.ready
     policy = replace(policy, environment=(*policy.environment, *confined.environment))
     begun = Path(cwd) if cwd and os.path.isdir(cwd) else Path(policy.workspace)  # noqa: PTH112 - may be long
-    desk = Desk(policy, limits, begun, ready.refuse_commands, confined.enter)
+    desk = Desk(policy, limits, begun, ready.refuse_commands, confined.enter, ready.rung)
     calls = Calls(channel, desk, run)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)
