@@ -86,18 +86,6 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     ) -> None:
         raise typer.Exit(verbs.sessions(every))
 
-    def examine_machine(
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-        without: Annotated[
-            str,
-            typer.Option(
-                metavar="NAMES",
-                help="As if these were missing: native, processes, bubblewrap, landlock (commas between).",
-            ),
-        ] = "",
-    ) -> None:
-        raise typer.Exit(verbs.doctor(as_json=as_json, without=means(without)))
-
     def scripted_server(context: typer.Context) -> None:
         raise typer.Exit(verbs.scripted_server(context.args))
 
@@ -109,15 +97,26 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     app.command("run", help="Play one turn without a person and print the answer.")(run_task)
     app.command("rehearse", help="See it work without a model: a script plays its part.")(rehearse_task)
     app.command("sessions", help="List this project's conversations.")(list_sessions)
-    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(
-        examine_machine
-    )
+    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(_doctor)
     app.command(
         "scripted-server",
         context_settings=PASS_ON,
         help="Serve a scripted model, for tests of your own.",
     )(scripted_server)
     return app
+
+
+def _doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    without: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="As if these were missing: native, processes, bubblewrap, landlock (commas between).",
+        ),
+    ] = "",
+) -> None:
+    raise typer.Exit(verbs.doctor(as_json=as_json, without=means(without)))
 
 
 def _sign(function: Callable[..., None], options: Sequence[Option], **first: tuple[object, object]) -> None:

@@ -28,6 +28,7 @@ from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
 from supervisor.permits.opening import Permits
 from supervisor.policy.default import default_policy
+from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
@@ -93,7 +94,9 @@ async def _opened(
             settings.sandbox,
         )
         permits = Permits(settings, base, environ, tell)
-        opening = open_pool(permits.policy, settings.limits, store.outputs.open, listener, environ=environ)
+        opening = open_pool(
+            permits.policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+        )
         async with opening as pool:
             gate = await permits.gate(pool, asker, store.transcript.permission)
             session = Session(
