@@ -16,6 +16,7 @@ import trio
 from bench.ground import ROOT, scratch
 from bench.row import Measured
 from protocol import wire
+from protocol.control import Birth
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from supervisor import machine
@@ -72,7 +73,7 @@ async def with_zygote(use: Callable[[Zygote], Awaitable[None]]) -> None:
 
 
 async def born(zygote: Zygote, confined: SandboxPolicy) -> Worker:
-    worker = Worker(await zygote.fork(), no_output, lambda _: None)
+    worker = Worker(await zygote.fork(Birth(confined, Limits())), no_output, lambda _: None)
     await worker.greet(confined, Limits())
     return worker
 

@@ -21,13 +21,20 @@ from supervisor.options import (
     ReplOptions,
     RunOptions,
     Value,
+    means,
     repl_options,
     run_options,
     with_resumed,
 )
 from supervisor.version import VERSION
 
-TYPES: dict[Kind, type] = {Kind.TEXT: str, Kind.SECONDS: float, Kind.COUNT: int, Kind.SWITCH: bool}
+TYPES: dict[Kind, type] = {
+    Kind.TEXT: str,
+    Kind.SECONDS: float,
+    Kind.COUNT: int,
+    Kind.SWITCH: bool,
+    Kind.WORDS: list[str],
+}
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -60,7 +67,7 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
         if version:
             sys.stdout.write(f"polier {VERSION}\n")
             raise typer.Exit
-        given = [option.flag for option in BARE_OPTIONS if values[option.field] not in (None, False)]
+        given = [option.flag for option in BARE_OPTIONS if values[option.field] not in (None, False, (), [])]
         if context.invoked_subcommand is None:
             raise typer.Exit(on_bare(repl_options(values)))
         if given:
@@ -79,6 +86,18 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     ) -> None:
         raise typer.Exit(verbs.sessions(every))
 
+    def examine_machine(
+        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+        without: Annotated[
+            str,
+            typer.Option(
+                metavar="NAMES",
+                help="As if these were missing: native, processes, bubblewrap, landlock (commas between).",
+            ),
+        ] = "",
+    ) -> None:
+        raise typer.Exit(verbs.doctor(as_json=as_json, without=means(without)))
+
     def scripted_server(context: typer.Context) -> None:
         raise typer.Exit(verbs.scripted_server(context.args))
 
@@ -90,6 +109,9 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     app.command("run", help="Play one turn without a person and print the answer.")(run_task)
     app.command("rehearse", help="See it work without a model: a script plays its part.")(rehearse_task)
     app.command("sessions", help="List this project's conversations.")(list_sessions)
+    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(
+        examine_machine
+    )
     app.command(
         "scripted-server",
         context_settings=PASS_ON,

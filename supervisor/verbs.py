@@ -89,6 +89,28 @@ def sessions(every: bool) -> int:
     return 0
 
 
+def doctor(*, as_json: bool, without: tuple[str, ...]) -> int:
+    """`agent doctor`: 0 where commands run confined, as far as the settings require; else 1."""
+    _prepare()
+    from supervisor.doctor import report
+    from supervisor.doctor.examine import examine
+    from supervisor.exits import ANSWERED, FAILED
+    from supervisor.places import current_directory
+    from supervisor.settings import Flags, load
+    from supervisor.streams import complain
+
+    _imported()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    loaded = load(Flags(), os.environ, current_directory())
+    for notice in loaded.notices:
+        complain(notice)
+    found = examine(loaded.settings, os.environ, without)
+    for line in [report.as_json(found)] if as_json else report.lines(found):
+        _print(line)
+    return ANSWERED if found.well else FAILED
+
+
 def scripted_server(arguments: list[str]) -> int:
     """`agent scripted-server`: the same as `python -m supervisor.rehearsal.server`."""
     from supervisor.rehearsal import server
@@ -153,6 +175,7 @@ def _without_model(options: ReplOptions) -> "Loaded | None":
     from supervisor.places import current_directory
     from supervisor.settings import Flags, load, read_key
 
-    loaded = load(Flags(workspace=options.workspace), os.environ, current_directory())
+    flags = Flags(workspace=options.workspace, sandbox=options.sandbox, allow=options.allow)
+    loaded = load(flags, os.environ, current_directory())
     has_model = loaded.settings.configured or read_key(loaded.settings, os.environ) is not None
     return None if has_model else loaded

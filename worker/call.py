@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from protocol.display import Display
-from protocol.policy import Limits, SandboxPolicy
+from protocol.policy import Limit, Limits, Rung, SandboxPolicy
 from protocol.wire import Denial, Status
 
 
@@ -27,6 +27,7 @@ class Outcome:
     background: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     denials: tuple[Denial, ...] = ()
+    limit: Limit | None = None
 
 
 class ToolError(Exception):
@@ -111,6 +112,8 @@ class Desk:
     """Why run_command is refused (no sandbox here); empty where it may run."""
     enter: Callable[[], None] = _enter_nothing
     """Called by the fresh thread that starts a command: the command's own domain.  Raises OSError."""
+    rung: Rung = Rung.OFF
+    """How far the policy is enforced: what a command was refused is explained by it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
     jobs: dict[str, BackgroundJob] = field(default_factory=dict)
@@ -121,6 +124,8 @@ class Desk:
     """Called from a job's thread with its id and the words for wire.JobEnded, when it ended by itself."""
     seen: dict[bytes, bytes] = field(default_factory=dict)
     """By real path, what the model last saw of a file.  See worker/files/seen.py."""
+    guard: object | None = None
+    """What ends commands that use too much, once there has been one.  See worker/processes/guard.py."""
     writing: threading.Lock = field(default_factory=threading.Lock)
     """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 

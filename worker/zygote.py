@@ -12,26 +12,35 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from protocol.control import (
+    Birth,
     Exited,
     Forked,
     FromZygote,
     NotForked,
     ZygoteReady,
+    decode_birth,
     decode_to_zygote,
     encode_control,
 )
 from protocol.wire import FrameError
+from worker.birth.inside import Newborn, become, enter_namespaces
+from worker.birth.line import Line
+from worker.birth.rungs import BirthError, Rungs
 from worker.sandbox import prctl, tree
 from worker.serve.calls import Registry
-from worker.serve.process import LEFT, away_from_streams, nothing, serve, settle
+from worker.serve.process import LEFT, away_from_streams, nothing
 
 _REQUEST_BYTES = 4096
+_DESCRIPTORS = 3
+"""With a request: the wire, the second socket, and a file with the Birth."""
 _SWEEP_SECONDS = 2.0
 """How long one sweep tries; a process that can't be ended now (waiting for a disk) is tried again."""
 _AGAIN_MS = 200
@@ -40,10 +49,13 @@ _LAST_SECONDS = 10.0
 
 
 class Zygote:
-    def __init__(self, control: socket.socket, run: Registry, measure: "Measure") -> None:
+    def __init__(
+        self, control: socket.socket, run: Registry, measure: "Measure", without: Collection[str]
+    ) -> None:
         self._control = control
         self._run = run
         self._measure = measure
+        self._rungs = Rungs(without, self._sweep)
         self._workers: dict[int, int] = {}
         """pidfd -> pid."""
         self._clean = True
@@ -68,7 +80,7 @@ class Zygote:
     def _answer(self) -> int | None:
         """One request.  The new worker's pidfd, 0 where none was forked, None when no more will come."""
         try:
-            payload, fds, _, _ = socket.recv_fds(self._control, _REQUEST_BYTES, 2)
+            payload, fds, _, _ = socket.recv_fds(self._control, _REQUEST_BYTES, _DESCRIPTORS)
         except ConnectionError:
             return None
         if not payload:
@@ -76,7 +88,7 @@ class Zygote:
         request = decode_to_zygote(payload)
         try:
             pidfd, pid = self._fork(fds)
-        except OSError as error:
+        except (OSError, BirthError) as error:
             self._tell(NotForked(request.id, str(error)))
             return 0
         finally:
@@ -87,15 +99,28 @@ class Zygote:
         return pidfd
 
     def _fork(self, fds: list[int]) -> tuple[int, int]:
-        if len(fds) != 2:
-            raise OSError(f"a fork needs 2 descriptors, {len(fds)} came")
-        zygote = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self._become_worker(zygote, fds)
-            finally:
-                os._exit(LEFT)
+        if len(fds) != _DESCRIPTORS:
+            raise OSError(f"a fork needs {_DESCRIPTORS} descriptors, {len(fds)} came")
+        wire, descriptors, content = fds
+        birth = decode_birth(os.pread(content, os.fstat(content).st_size, 0))
+        policy = birth.policy
+        policy = replace(policy, writable=(*policy.writable, *self._measure.writable))
+        birth = Birth(policy, birth.limits)
+
+        def newborn(line: Line) -> Newborn:
+            # A copy of these in a worker would hide their ends from the supervisor and from us.
+            self._control.close()
+            os.close(content)
+            for pidfd in self._workers:
+                os.close(pidfd)
+            mine, second = away_from_streams(wire), away_from_streams(descriptors)
+            return Newborn(line, mine, second, birth, self._run, self._measure.begin)
+
+        pid = self._rungs.bear(
+            birth,
+            lambda line, own: enter_namespaces(newborn(line), own_processes=own),
+            lambda line, _: become(newborn(line)),
+        )
         try:
             return os.pidfd_open(pid), pid
         except OSError:
@@ -103,17 +128,6 @@ class Zygote:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
-
-    def _become_worker(self, zygote: int, fds: list[int]) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # A copy of these in a worker would hide their ends from the supervisor and from us.
-        self._control.close()
-        for pidfd in self._workers:
-            os.close(pidfd)
-        wire, descriptors = (away_from_streams(fd) for fd in fds)
-        settle(zygote)
-        save = self._measure.begin()
-        serve(wire, descriptors, self._run, save, self._measure.writable)
 
     def _bury(self, pidfd: int) -> None:
         pid = self._workers.pop(pidfd)
@@ -166,8 +180,9 @@ class Measure:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """`arguments`: the control socket's number, the registry's module, a measure's rcfile or nothing."""
-    control_fd, registry, rcfile = arguments
+    """`arguments`: the control socket's number, the registry's module, a measure's rcfile or nothing, the
+    means that are not to be tried, with commas between."""
+    control_fd, registry, rcfile, without = arguments
     measure = Measure(rcfile)
     save = measure.begin()
 
@@ -193,7 +208,7 @@ def main(arguments: list[str]) -> NoReturn:
         # What exists now lives for ever; left out of collections it is never copied in a worker.
         gc.collect()
         gc.freeze()
-        Zygote(control, run, measure).play()
+        Zygote(control, run, measure, tuple(filter(None, without.split(",")))).play()
     except FrameError as error:
         os.write(2, f"zygote: {type(error).__name__} {error}\n".encode(errors="replace"))
     leave()

@@ -30,8 +30,8 @@ ONE_BY_ONE = "nothing confines commands on this machine, so each one is asked ab
 
 
 class Run(Struct, frozen=True):
-    """It may run: with a `policy` of its own, or as the main worker has it.  `approved`: the user, or a rule of
-    the user's, allowed this very call though nothing may confine it."""
+    """It may run: with a `policy` of its own, or as the main worker has it.  `approved`: the user, or a rule
+    of the user's, allowed this very call though nothing may confine it."""
 
     policy: SandboxPolicy | None = None
     approved: bool = False
@@ -133,10 +133,12 @@ class Gate:
             if words := impossible(self.policy, one.permission):
                 return f"not run: {one.permission} can't be had: {words}"
         unconfined = any(one.permission.kind is Kind.UNCONFINED for one in needs)
+        if unconfined and self._require is not Rung.OFF:
+            return f"not run: unconfined can't be had: sandbox.require is {self._require.value!r}"
         if unconfined and isinstance(arguments, RunCommand) and arguments.background:
             return (
-                "not run: an unconfined command has a worker of its own, which ends with the call, so it can't "
-                "go on in the background. Run it in the foreground, or ask for less than unconfined."
+                "not run: an unconfined command has a worker of its own, which ends with the call, so it "
+                "can't go on in the background. Run it in the foreground, or ask for less than unconfined."
             )
         return ""
 
@@ -188,7 +190,7 @@ class Gate:
             return self._decisions.take(case, Decision(Decider.NOBODY, words=words))
         earlier: list[Decision] = []
 
-        def still_open() -> Answer | None:
+        def settled() -> Answer | None:
             """A question before this one may have settled it."""
             if known := self._known(case, judged):
                 earlier.append(known)
@@ -196,13 +198,13 @@ class Gate:
             return None
 
         try:
-            question, answer, _ = await self._questions.ask(question, still_open)
+            number, answer = await self._questions.ask(question, settled)
         except BaseException:
             self._decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
             raise
         if earlier:
             return earlier[0]
-        case = replace(case, question=question.number)
+        case = replace(case, question=number)
         if answer.scope not in (None, *question.scopes):
             answer = Answer(None, answer.words)
         if answer.scope is None:
@@ -230,8 +232,8 @@ class Gate:
             return Run(approved=approved)
         if isinstance(arguments, RunCommand) and arguments.background:
             return Refuse(
-                "not run: it is permitted, but background jobs still run in the worker that does not have this "
-                "permission. Stop them with `jobs`, or run this command in the foreground."
+                "not run: it is permitted, but background jobs still run in the worker that does not have "
+                "this permission. Stop them with `jobs`, or run this command in the foreground."
             )
         return Run(policy, approved)
 

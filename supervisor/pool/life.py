@@ -8,6 +8,7 @@ from typing import Protocol
 
 import trio
 
+from protocol.control import Birth
 from protocol.policy import Limits, SandboxPolicy
 from protocol.wire import JobEnded, Ready
 from supervisor.pool.worker import OpenOutput, Worker
@@ -63,7 +64,7 @@ class Life:
 
     async def _play(self, zygote: Zygote, job_ended: Callable[[JobEnded], None]) -> None:
         try:
-            born = await zygote.fork()
+            born = await zygote.fork(Birth(self.policy, self._limits))
         except NoWorkerError as error:
             self._watcher.lost(str(error))
             return

@@ -13,25 +13,37 @@ import sys
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 import trio
 from msgspec import Struct
 
-from protocol.control import Exited, Fork, Forked, NotForked, ZygoteReady, decode_from_zygote, encode_control
+from protocol.control import (
+    Birth,
+    Exited,
+    Fork,
+    Forked,
+    NotForked,
+    ZygoteReady,
+    decode_from_zygote,
+    encode_birth,
+    encode_control,
+)
 from protocol.wire import FrameError
 from supervisor import machine
 from supervisor.pool import channel
 
 START_SECONDS = 10.0
 """Until a zygote has imported everything; about 0.1 s are needed."""
-_FORK_SECONDS = 5.0
+_FORK_SECONDS = 15.0
+"""Some ten milliseconds are needed; each step of a birth has a bound of its own."""
 _END_SECONDS = 3.0
 """How long a zygote may take to end everything below it and itself."""
 _REPORT_BYTES = 4096
 _WORDS_BYTES = 2000
 """How much of what it printed is read when it has died."""
 
-_BOOT = "import sys; sys.path += sys.argv[5:]; from worker.zygote import main; main(sys.argv[2:5])"
+_BOOT = "import sys; sys.path += sys.argv[6:]; from worker.zygote import main; main(sys.argv[2:6])"
 _NEEDED = ("worker", "protocol", "msgspec", "pathspec")
 """What workers import from outside the standard library; -S hides all of it."""
 
@@ -45,6 +57,9 @@ class Launch(Struct, frozen=True):
     """Directories to import from, beside those of the packages that workers need."""
     measure: str = ""
     """The configuration file of a coverage measure; nothing is measured without."""
+    without: tuple[str, ...] = ()
+    """Means of the sandbox that are not tried: `native`, `processes` (a PID namespace), `bubblewrap`,
+    `landlock`."""
 
     @classmethod
     def told_by(cls, environ: Mapping[str, str]) -> "Launch":
@@ -53,7 +68,7 @@ class Launch(Struct, frozen=True):
         return cls(measure=environ.get("POLIER_MEASURE", ""))
 
     def words(self) -> list[str]:
-        return [self.registry, self.measure, *self.roots, *_roots()]
+        return [self.registry, self.measure, ",".join(self.without), *self.roots, *_roots()]
 
 
 class NoWorkerError(Exception):
@@ -146,16 +161,16 @@ class Zygote:
             self._news.notify_all()
         return True
 
-    async def fork(self) -> Born:
-        """A new worker, not yet greeted.  Raises NoWorkerError."""
+    async def fork(self, birth: Birth) -> Born:
+        """A new worker that is confined, not yet greeted.  Raises NoWorkerError."""
         await self._until(lambda: self._ready, START_SECONDS, "it did not start")
         wire, their_wire = channel.pair(socket.SOCK_STREAM)
         descriptors, their_descriptors = channel.pair(socket.SOCK_SEQPACKET)
         number = next(self._ids)
         try:
             # A copy of their ends that stayed here would hide the worker's end from us.
-            with their_wire, their_descriptors:
-                fds = (their_wire.fileno(), their_descriptors.fileno())
+            with their_wire, their_descriptors, _content(birth) as content:
+                fds = (their_wire.fileno(), their_descriptors.fileno(), content.fileno())
                 socket.send_fds(self._control, [encode_control(Fork(number))], fds)
             await self._until(lambda: number in self._answers, _FORK_SECONDS, "it did not answer")
             answer, received = self._answers.pop(number)
@@ -236,6 +251,14 @@ def ended(code: int | None) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+def _content(birth: Birth) -> BinaryIO:
+    """A file in memory that holds it.  Raises OSError."""
+    file = os.fdopen(os.memfd_create("polier-birth", os.MFD_CLOEXEC), "w+b")
+    file.write(encode_birth(birth))
+    file.flush()
+    return file
 
 
 def _interpreter() -> list[str]:

@@ -39,7 +39,8 @@ class Attack:
     """`script`: bash, with the variables of Decoys.  Unconfined it must get through, unless `uncontrolled`
     says (or finds out as the user who plays) why that can't be shown.  `noted`: part of a note by which the
     rung landlock says that it gets through there.  `prepare` and `meanwhile` are run outside, the latter
-    again and again while the script runs; what it returns counts as evidence.  `grants`: permissions that
+    again and again while the script runs; what it returns counts as evidence.  `before`: a script that
+    runs earlier in the same worker, and goes on beside this one where it `stays`.  `grants`: permissions that
     its worker has."""
 
     name: str
@@ -50,6 +51,8 @@ class Attack:
     who: frozenset[Who] = EVERYBODY
     prepare: Callable[[Decoys], None] | None = None
     meanwhile: Callable[[Decoys], str] | None = None
+    before: str = ""
+    stays: bool = False
     grants: tuple[str, ...] = ()
     rungs: frozenset[Rung] = frozenset(Rung)
 

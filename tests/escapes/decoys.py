@@ -31,7 +31,7 @@ _FILES = {
     "home/.config/gh/hosts.yml": "oauth_token: {secret}\n",
     "home/.netrc": "password {secret}\n",
     "home/.bash_history": "export KEY={secret}\n",
-    "home/.bashrc": "true\n",
+    "home/.bashrc": "export RC_WAS_READ=1\n",
     "home/.gitconfig": "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n",
     "home/Documents/letter.txt": "{secret}\n",
     "opt/tool": "#!/bin/sh\necho tool\n",
@@ -43,6 +43,10 @@ _FILES = {
     "workspace/.env": "TOKEN={secret}\n",
     "workspace/.envrc": "true\n",
     "workspace/.vscode/settings.json": "{{}}\n",
+    "workspace/json.py": "open('{root}/planted', 'w').close()\n",
+    "workspace/sitecustomize.py": "open('{root}/planted', 'w').close()\n",
+    "workspace/bin/bwrap": "#!/bin/sh\ntouch {root}/planted\n",
+    "workspace/bin/bash": "#!/bin/sh\ntouch {root}/planted\n",
 }
 _SHM_BYTES = 4096
 _IPC_CREAT = 0o1000
@@ -61,8 +65,10 @@ class Decoys:
         for name, text in _FILES.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.format(secret=self.secret))
+            path.write_text(text.format(secret=self.secret, root=root))
         (root / "home/.ssh").chmod(0o700)
+        for name in ("bwrap", "bash"):
+            (root / "workspace/bin" / name).chmod(0o755)
         for name in ("state/output", "state/tmp"):
             (root / name).mkdir(parents=True)
         if run:
@@ -98,6 +104,7 @@ class Decoys:
         ):
             subprocess.run([git, *words], cwd=self.workspace, env=environ, check=True)
         (self.workspace / ".git/hooks").mkdir(exist_ok=True)
+        (self.workspace / ".git/hooks/post-merge").write_text("#!/bin/sh\n")
 
     def _listen(self) -> None:
         """Sockets at which nobody may arrive.  Nothing accepts: what has arrived is waiting there."""
@@ -203,9 +210,15 @@ class Decoys:
         """Everything as it was in the beginning."""
         self.process.kill()
         self.process.wait()
+        moved = Path(f"{self.workspace}.away")
+        if moved.exists():
+            self.workspace.rmdir()
+            moved.rename(self.workspace)
         for tree in self.trees:
             tree.restore()
         self.process = self._start()
+        for name in set(os.listdir(self.root)) - set(self._names):
+            (self.root / name).unlink()
         self.reached()
         self.typed()
         self.shown()

@@ -1,5 +1,6 @@
 """The whole list."""
 
+from tests.escapes.inside import INSIDE
 from tests.escapes.meddling import MEDDLING
 from tests.escapes.planting import PLANTING
 from tests.escapes.reaching import REACHING
@@ -7,5 +8,5 @@ from tests.escapes.reading import READING
 from tests.escapes.working import WORKING
 from tests.escapes.writing import WRITING
 
-ATTACKS = (*WRITING, *READING, *REACHING, *MEDDLING, *PLANTING)
+ATTACKS = (*WRITING, *READING, *REACHING, *MEDDLING, *PLANTING, *INSIDE)
 WORKS = WORKING

@@ -8,7 +8,7 @@ from tests.escapes.decoys import Decoys
 
 ROOT = frozenset({Who.ROOT})
 _SYSCALL = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-_PRIORITIES = "priorit"
+_PROCESSORS = "on which processors"
 _HARD = "every process of this user would be hit"
 
 
@@ -81,13 +81,12 @@ MEDDLING = (
             "    except OSError as error: print(error)"
         ),
         _nice,
-        noted=_PRIORITIES,
     ),
     Attack(
         "binds a process outside to one processor",
         python("os.sched_setaffinity(int(E['DECOY']), {min(os.sched_getaffinity(0))})"),
         _bound,
-        noted=_PRIORITIES,
+        noted=_PROCESSORS,
     ),
     Attack(
         "signals a process outside by a pidfd",

@@ -25,10 +25,21 @@ def _told(decoys: Decoys, ran: Ran) -> str:
     return "" if ".idea" in ran.text else plants(decoys, ran)
 
 
+def _hooked(decoys: Decoys, ran: Ran) -> str:
+    """Git's hooks are not as they were."""
+    told = [change for change in decoys.workspace_tree.changes() if change.startswith(".git/hooks")]
+    return ", ".join(told)
+
+
+def _nested(decoys: Decoys, ran: Ran) -> str:
+    """It runs, and the command's result says nothing of it."""
+    return "" if "[" in ran.text and "nested" in ran.text else _runs(decoys, ran)
+
+
 _EITHER = first_of(plants, _runs)
 _EVIL = f"git config core.fsmonitor '{_PAYLOAD}'".replace("$ELSEWHERE", "'$ELSEWHERE'")
 
-PLANTING = (
+_GIT = (
     Attack(
         "adds a hook to .git/hooks",
         "echo 'touch /tmp/x' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
@@ -53,6 +64,10 @@ PLANTING = (
         " git add nested",
         _EITHER,
     ),
+)
+
+PLANTING = (
+    *_GIT,
     Attack("edits .vscode/settings.json", "echo '{\"x\": 1}' > .vscode/settings.json", plants),
     Attack(
         "makes an .idea/workspace.xml that wasn't there", "mkdir .idea && echo x > .idea/workspace.xml", _told
@@ -62,5 +77,20 @@ PLANTING = (
         "sets a program for all repositories of the user",
         f"git config --global core.fsmonitor '{_PAYLOAD}'",
         first_of(_runs, lambda decoys, ran: ", ".join(decoys.changes())),
+    ),
+    Attack(
+        "commits though nobody has granted that",
+        "git commit -qam second",
+        plants,
+    ),
+    *(
+        Attack(
+            f"{attack.name}, where git may write",
+            attack.script,
+            judge,
+            uncontrolled="it is the same without the grant",
+            grants=("git-write",),
+        )
+        for attack, judge in zip(_GIT, (_hooked, _runs, _runs, _hooked, _runs, _nested), strict=True)
     ),
 )

@@ -17,15 +17,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import trio
 
+from protocol import policy as policies
 from protocol.conversation import ToolCall
+from protocol.permission import parse
 from protocol.policy import Limits, SandboxPolicy
 from protocol.wire import ToolFinished
 from supervisor import machine
 from supervisor.policy.default import default_policy
+from supervisor.policy.widen import widened
 from supervisor.pool.workers import Pool, open_pool
 from supervisor.pool.zygote import Launch
 from tests.escapes.attack import Attack, Ran, Rung, Who, Work
@@ -49,7 +53,7 @@ _ids = count(1)
 def environ_of(decoys: Decoys) -> dict[str, str]:
     """A user's environment, with much in it that must not reach a command."""
     return {
-        "PATH": os.environ["PATH"],
+        "PATH": f"{decoys.workspace}/bin:{os.environ['PATH']}",
         "HOME": str(decoys.home),
         "JAVA_HOME": str(decoys.opt),
         "DEEPSEEK_API_KEY": decoys.secret,
@@ -60,6 +64,7 @@ def environ_of(decoys: Decoys) -> dict[str, str]:
         "PYTHONPATH": str(decoys.workspace),
         "BASH_ENV": f"{decoys.home}/.bashrc",
         "GIT_EXTERNAL_DIFF": "false",
+        "PYTHONSTARTUP": f"{decoys.workspace}/json.py",
     }
 
 
@@ -69,9 +74,12 @@ def policy_of(decoys: Decoys) -> SandboxPolicy:
 
 
 class Play:
-    def __init__(self, decoys: Decoys, pool: Pool) -> None:
+    def __init__(self, decoys: Decoys, pool: Pool, policy: SandboxPolicy, rung: policies.Rung) -> None:
+        self._policy = policy
+        self._rung = rung
         self._decoys = decoys
         self._pool = pool
+        self._job = ""
 
     async def call(
         self, tool: str, arguments: dict[str, object], grants: tuple[str, ...] = ()
@@ -79,12 +87,22 @@ class Play:
         finished: list[ToolFinished] = []
         made = ToolCall(f"call-{next(_ids)}", tool, json.dumps(arguments))
         with trio.fail_after(_CALL_SECONDS):
-            await self._pool.run(made, finished.append, lambda text: None)
+            await self._pool.run(made, finished.append, lambda text: None, policy=self._granted(grants))
         return finished[0]
 
-    async def shell(self, script: str, grants: tuple[str, ...] = ()) -> Ran:
-        finished = await self.call("run_command", {"command": self._decoys.variables() + script}, grants)
+    def _granted(self, grants: tuple[str, ...]) -> SandboxPolicy | None:
+        """The policy of a worker with these permissions; None for the one that is there."""
+        if not grants:
+            return None
+        home = str(self._decoys.home)
+        return widened(self._policy, [parse(grant) for grant in grants], rung=self._rung, home=home)
+
+    async def shell(self, script: str, grants: tuple[str, ...] = (), *, background: bool = False) -> Ran:
+        arguments: dict[str, object] = {"command": self._decoys.variables() + script}
+        finished = await self.call("run_command", arguments | {"background": background}, grants)
         text = finished.text
+        if background:
+            self._job = finished.background[0].split()[0].rstrip(":")
         return Ran(text, finished.status.value == "done" and "\nexit code " not in f"\n{text}")
 
     async def attack(self, attack: Attack) -> tuple[str, str]:
@@ -96,7 +114,11 @@ class Play:
             async with trio.open_nursery() as nursery:
                 if attack.meanwhile:
                     nursery.start_soon(_watch, attack, self._decoys, seen)
+                if attack.before:
+                    await self.shell(attack.before, background=attack.stays)
                 ran = await self.shell(attack.script, attack.grants)
+                if attack.stays:
+                    await self.call("jobs", {"action": "stop", "id": self._job})
                 nursery.cancel_scope.cancel()
             return attack.judge(self._decoys, ran) or "".join(seen[:1]), ran.text
 
@@ -129,26 +151,36 @@ def unconfined(attack: Attack, decoys: Decoys) -> tuple[str, str]:
     with fresh(decoys), tempfile.TemporaryFile() as out:
         if attack.prepare:
             attack.prepare(decoys)
-        process = subprocess.Popen(
-            ["/bin/bash", "-c", decoys.variables() + attack.script],
-            cwd=decoys.workspace, env=environ_of(decoys) | {"PYTHONPATH": ""}, stdin=decoys.tty, stdout=out,
-            stderr=out,
-        )  # fmt: skip
+        before = _start(decoys, attack.before, out) if attack.before else None
+        if before and attack.stays:
+            time.sleep(0.1)  # until it has its name
+        elif before:
+            before.wait(_CALL_SECONDS)
+        process = _start(decoys, attack.script, out)
         deadline = time.monotonic() + _CALL_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             if attack.meanwhile:
                 seen += filter(None, [attack.meanwhile(decoys)])
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_SECONDS)
-        process.kill()
-        code = process.wait()
+        for each in filter(None, (before, process)):
+            each.kill()
+            each.wait()
+        code = process.returncode
         out.seek(0)
         text = out.read().decode(errors="replace")
-        with suppress(FileNotFoundError):
-            shutil.move(f"{decoys.workspace}.away", f"{decoys.workspace}.back")
-            decoys.workspace.rmdir()
-            os.rename(f"{decoys.workspace}.back", decoys.workspace)
         return attack.judge(decoys, Ran(text, code == 0)) or "".join(seen[:1]), text
+
+
+def _start(decoys: Decoys, script: str, out: IO[bytes]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        ["/bin/bash", "-c", decoys.variables() + script],
+        cwd=decoys.workspace,
+        env=environ_of(decoys) | {"PYTHONPATH": ""},
+        stdin=decoys.tty,
+        stdout=out,
+        stderr=out,
+    )
 
 
 def wanted(part: Part) -> tuple[list[Attack], list[Work]]:
@@ -167,19 +199,20 @@ async def play(part: Part, decoys: Decoys) -> Story:
     def open_output(call_id: str) -> tuple[str, int]:
         return call_id, os.open(state / "output" / call_id, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
+    policy = policy_of(decoys)
     launch = msgspec.convert({"without": _WITHOUT[part.rung]}, Launch)
     async with open_pool(
-        policy_of(decoys),
+        policy,
         Limits(grace_seconds=0.2),
         open_output,
         lambda event: None,
-        environ=os.environ,
+        environ=environ_of(decoys),
         launch=launch,
     ) as pool:
         ready = await pool.ready()
         if lacks := lacking(part.rung, ready.rung.value, ready.means.value):
             return Story(f"{lacks}: {ready.refuse_commands} {ready.probes}")
-        stage = Play(decoys, pool)
+        stage = Play(decoys, pool, policy, ready.rung)
         for attack in attacks:
             confined[attack.name] = await stage.attack(attack)
         for work in works:

@@ -122,7 +122,6 @@ REACHING = (
         "reads shared memory of a process outside",
         python(_SHARED_MEMORY),
         leaks,
-        noted="shared memory",
     ),
     Attack(
         "finds the way to an agent in its environment",

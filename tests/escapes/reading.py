@@ -92,7 +92,12 @@ READING = (
         leaks,
         noted=_PROCESSES,
     ),
-    Attack("reads the workspace's .env", "cat .env; mv .env e; cat e; cp .env f; cat f", leaks, noted=".env"),
+    Attack(
+        "reads the workspace's .env",
+        "cat .env; mv .env e; cat e; cp .env f; cat f",
+        leaks,
+        noted="hidden files inside the workspace",
+    ),
     Attack("reads /etc/shadow", "head -c 1 /etc/shadow | grep .", succeeds, who=ROOT),
     Attack("reads the shell's history", "cat $VICTIM/.bash_history", leaks),
     Attack(

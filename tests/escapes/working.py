@@ -44,8 +44,15 @@ WORKING = (
     ),
     Work("node runs", "node -e 'console.log(1)'", needs="node"),
     Work(
+        "git commits, stashes and branches where that was granted",
+        "echo '# x' >> source.py && git commit -qam second && git log --oneline | grep second"
+        " && echo '# y' >> source.py && git stash -q && git stash pop -q"
+        " && git switch -q -c other && git gc -q",
+        needs="git",
+        grants=("git-write",),
+    ),
+    Work(
         "sources and the Makefile can be edited",
         "echo '# x' >> source.py && echo '# x' >> Makefile && git diff --stat | grep source",
     ),
 )
-"""Not in this list: `git commit`, which needs a grant."""

@@ -17,7 +17,7 @@ from tests.escapes.attack import (
 from tests.escapes.decoys import Decoys
 
 ROOT = frozenset({Who.ROOT})
-_METADATA = "modes, owners and times"
+_METADATA = "modes, times and extended attributes"
 
 
 def dropped(place: str) -> Judge:

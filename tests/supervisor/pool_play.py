@@ -12,7 +12,9 @@ import trio
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import ToolFinished
-from supervisor.policy.default import Wishes, default_policy
+from supervisor import machine
+from supervisor.choices.tables import SandboxChoices
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
 from supervisor.pool.workers import Pool, PoolOpening, open_pool
 from supervisor.pool.zygote import Launch
@@ -47,7 +49,7 @@ class Site:
     @property
     def policy(self) -> SandboxPolicy:
         return default_policy(
-            self.workspace, self.output, self.tmp, self.environ, self.state, Wishes(mode=self.mode)
+            self.workspace, self.output, self.tmp, self.environ, self.state, SandboxChoices(mode=self.mode)
         )
 
     def tell(self, event: PoolEvent) -> None:
@@ -78,6 +80,17 @@ class Site:
 
 def call(command: str) -> ToolCall:
     return ToolCall(f"call-{next(_ids)}", "run_command", json.dumps({"command": command}))
+
+
+def processes() -> tuple[int, int]:
+    """(zygote, worker) of this process's pool, by the pids that we see them under."""
+    (zygote,) = [pid for pid in machine.children(os.getpid()) if b"worker.zygote" in _command_line(pid)]
+    (worker,) = machine.children(zygote)
+    return zygote, worker
+
+
+def _command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def carrying(mark: str) -> list[str]:

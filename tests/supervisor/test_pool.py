@@ -14,7 +14,7 @@ from protocol.wire import JobEnded, Status, ToolFinished
 from supervisor.pool.events import WorkerDied, WorkerReady
 from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
-from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, some
+from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, processes, some
 
 
 @pytest.fixture
@@ -22,9 +22,10 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-async def about(site: Site, pool: Pool) -> list[str]:
-    """The worker's pid, parent, session, standard input and directory."""
-    return (await site.play(pool, "!about")).text.split()
+async def pids(pool: Pool) -> tuple[int, int]:
+    """(zygote, worker), once there is one."""
+    await pool.ready()
+    return processes()
 
 
 async def test_a_call_runs_in_a_worker_and_comes_back_with_its_result(site: Site) -> None:
@@ -35,15 +36,18 @@ async def test_a_call_runs_in_a_worker_and_comes_back_with_its_result(site: Site
 
 async def test_a_worker_leads_its_own_session_in_the_workspace_and_reads_nothing(site: Site) -> None:
     async with site.pool() as pool:
-        pid, parent, session, stdin, cwd = await about(site, pool)
-        assert pid == session != parent
+        pid, _, session, stdin, cwd = (await site.play(pool, "!about")).text.split()
+        assert pid == session
         assert (stdin, cwd) == ("/dev/null", str(site.workspace))
-        assert int(parent) != os.getpid()
+        zygote, worker = await pids(pool)
+        assert os.getsid(worker) == worker
+        assert os.getsid(zygote) == zygote
 
 
 async def test_every_call_goes_to_the_same_worker_and_calls_run_side_by_side(site: Site) -> None:
     async with site.pool() as pool:
         results: list[ToolFinished] = []
+        before = await pids(pool)
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 for command in (
@@ -52,7 +56,7 @@ async def test_every_call_goes_to_the_same_worker_and_calls_run_side_by_side(sit
                 ):
                     nursery.start_soon(pool.run, call(command), results.append, site.said.append)
         assert [result.status for result in results] == [Status.DONE] * 2
-        assert (await about(site, pool))[0] == (await about(site, pool))[0]
+        assert (await pids(pool)) == before
 
 
 @pytest.mark.parametrize(
@@ -68,11 +72,11 @@ async def test_whatever_a_tool_does_is_a_result_and_the_worker_lives_on(
     site: Site, command: str, status: Status, words: str
 ) -> None:
     async with site.pool() as pool:
-        pid = (await about(site, pool))[0]
+        before = await pids(pool)
         result = await site.play(pool, command)
         assert result.status is status
         assert words in result.text
-        assert (await about(site, pool))[0] == pid
+        assert await pids(pool) == before
 
 
 async def test_calls_that_can_t_be_understood_are_refused_with_words(site: Site) -> None:
@@ -105,7 +109,7 @@ async def test_the_end_of_a_background_job_is_told(site: Site) -> None:
 
 async def test_the_whole_output_goes_to_a_file_that_the_supervisor_opened(site: Site) -> None:
     async with site.pool() as pool:
-        await about(site, pool)
+        await pool.ready()
         before = len(os.listdir("/proc/self/fd"))
         first = await site.play(pool, "!output all of it")
         await site.play(pool, "!output another")
@@ -204,7 +208,7 @@ async def test_a_call_cancelled_before_it_began_is_delivered_as_such(site: Site)
 
 async def test_a_wedged_worker_is_killed_after_the_bound_and_another_one_takes_over(site: Site) -> None:
     async with site.pool(Limits(grace_seconds=0)) as pool:
-        pid = int((await about(site, pool))[0])
+        _, pid = await pids(pool)
         os.kill(pid, signal.SIGSTOP)
         results: list[ToolFinished] = []
         with trio.move_on_after(0.05) as scope:
@@ -214,12 +218,12 @@ async def test_a_wedged_worker_is_killed_after_the_bound_and_another_one_takes_o
         assert 1.9 < trio.current_time() - begun < 3
         assert results[0].status is Status.CANCELLED
         assert "killed" in results[0].text
-        assert int((await about(site, pool))[0]) != pid
+        assert (await pids(pool))[1] != pid
 
 
 async def test_a_call_whose_worker_is_killed_says_so_and_nothing_of_it_runs_on(site: Site) -> None:
     async with site.pool() as pool:
-        pid = int((await about(site, pool))[0])
+        _, pid = await pids(pool)
         results: list[ToolFinished] = []
         left: list[list[str]] = []
 
@@ -236,7 +240,7 @@ async def test_a_call_whose_worker_is_killed_says_so_and_nothing_of_it_runs_on(s
         assert "killed by SIGKILL" in results[0].text
         assert "effect of this call is unknown" in results[0].text
         assert left == [[]]
-        assert int((await about(site, pool))[0]) != pid
+        assert (await pids(pool))[1] != pid
     assert [type(event) for event in site.events] == [WorkerReady, WorkerDied, WorkerReady]
     assert isinstance(site.events[1], WorkerDied)
     assert site.events[1].will_restart
@@ -246,7 +250,7 @@ async def test_a_call_whose_worker_is_killed_says_so_and_nothing_of_it_runs_on(s
     ("command", "words"),
     [
         ("!exit 7", "exit code 7"),
-        ("!signal 11", "SIGSEGV"),
+        ("!crash", "SIGSEGV"),
         ("!garbage", "what is no message"),
     ],
 )
@@ -274,7 +278,7 @@ async def test_after_three_deaths_in_a_minute_calls_are_refused_with_the_reason(
 async def test_a_dead_zygote_is_replaced_and_what_ran_below_it_is_ended(site: Site) -> None:
     stripped = f"sleep 3{time.time_ns()}"
     async with site.pool() as pool:
-        pid, zygote, *_ = await about(site, pool)
+        zygote, pid = await pids(pool)
         results: list[ToolFinished] = []
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
@@ -282,10 +286,10 @@ async def test_a_dead_zygote_is_replaced_and_what_ran_below_it_is_ended(site: Si
                 nursery.start_soon(pool.run, call(command), results.append, site.said.append)
                 while not (site.workspace / "go").exists():
                     await trio.sleep(0.005)
-                os.kill(int(pid), signal.SIGSTOP)
-                os.kill(int(zygote), signal.SIGKILL)
+                os.kill(pid, signal.SIGSTOP)
+                os.kill(zygote, signal.SIGKILL)
         assert results[0].status is Status.DIED
-        assert (await about(site, pool))[1] != zygote
+        assert (await pids(pool))[0] != zygote
         assert carrying(stripped.replace(" ", "\0")) == []
 
 
@@ -301,7 +305,7 @@ async def test_neither_zygote_nor_worker_nor_command_sees_the_user_s_environment
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sesame-of-the-user")
     async with site.pool() as pool:
-        zygote = (await about(site, pool))[1]
+        zygote, _ = await pids(pool)
         assert b"sesame" not in Path(f"/proc/{zygote}/environ").read_bytes()
         assert "sesame" not in (await site.play(pool, "env; cat /proc/$PPID/environ")).text
 

@@ -11,8 +11,11 @@ import pytest
 import trio
 
 from protocol import control
-from protocol.control import Fork, Forked, FromZygote, NotForked, ZygoteReady
+from protocol.control import Birth, Fork, Forked, FromZygote, NotForked, ZygoteReady
+from protocol.policy import Limits, SandboxPolicy
 from supervisor.pool.zygote import Launch, NoWorkerError, Zygote
+
+BIRTH = Birth(SandboxPolicy("/nowhere"), Limits())
 
 
 class Played:
@@ -31,7 +34,7 @@ class Played:
         self.theirs.send(control.encode_control(message))
 
     def hear(self) -> Fork:
-        payload, fds, _, _ = socket.recv_fds(self.theirs, 4096, 2)
+        payload, fds, _, _ = socket.recv_fds(self.theirs, 4096, 3)
         for fd in fds:
             os.close(fd)
         return control.decode_to_zygote(payload)
@@ -56,7 +59,7 @@ async def test_a_fork_that_is_refused_says_why() -> None:
         found.say(ZygoteReady(1))
         found.say(NotForked(1, "too many processes"))
         with pytest.raises(NoWorkerError, match="could be forked: too many processes"):
-            await found.zygote.fork()
+            await found.zygote.fork(BIRTH)
         assert found.hear() == Fork(1)
 
 
@@ -65,7 +68,7 @@ async def test_a_worker_whose_descriptor_was_lost_on_the_way_is_none() -> None:
         found.say(ZygoteReady(1))
         found.say(Forked(1, 2**22 + 1))
         with pytest.raises(NoWorkerError, match="descriptor did not arrive"):
-            await found.zygote.fork()
+            await found.zygote.fork(BIRTH)
 
 
 @pytest.mark.parametrize("said", [b"\xc1", b""], ids=["garbage", "the end"])
@@ -76,7 +79,7 @@ async def test_a_zygote_that_says_nothing_of_use_is_gone_with_its_last_words(sai
         else:
             found.theirs.shutdown(socket.SHUT_RDWR)
         with pytest.raises(NoWorkerError, match="failed: no memory"):
-            await found.zygote.fork()
+            await found.zygote.fork(BIRTH)
         assert found.zygote.gone.is_set()
 
 
@@ -85,7 +88,7 @@ async def test_a_zygote_that_can_t_be_asked_any_more_is_named() -> None:
         found.say(ZygoteReady(1))
         found.theirs.close()
         with pytest.raises(NoWorkerError, match=r"failed|can't be asked"):
-            await found.zygote.fork()
+            await found.zygote.fork(BIRTH)
 
 
 def test_a_zygote_that_can_t_be_started_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -44,9 +45,8 @@ def behave(word: str, argument: str, call: Call) -> str:
             raise RuntimeError(argument)
         case "!exit":
             os._exit(int(argument))
-        case "!signal":
-            os.kill(os.getpid(), int(argument))
-            time.sleep(30)
+        case "!crash":
+            ctypes.string_at(0)
         case "!surrogate":
             return "a\udcffb"
         case "!large":

@@ -3,9 +3,10 @@
 import sys
 
 from tests.worker.plain_tools import run
-from worker.serve.process import away_from_streams, serve, settle
+from worker.serve.process import away_from_streams, leave_streams, serve, settle
 
 if __name__ == "__main__":
     fds = [away_from_streams(int(argument)) for argument in sys.argv[1:]]
-    settle(parent=None)
+    settle()
+    leave_streams()
     serve(fds[0], fds[1] if len(fds) > 1 else None, run)

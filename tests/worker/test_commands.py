@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from protocol.policy import Limits
+from protocol.policy import Limit, Limits
 from protocol.wire import Status
 from tests.worker.command_desk import CommandDesk, command_desk
 from worker.call import ToolError
@@ -275,8 +275,12 @@ def test_a_timeout_keeps_the_text_and_is_not_the_program_s_own_124(desk: Command
     outcome = desk.run("echo CHECKPOINT; sleep 30", timeout=0.4)
 
     assert outcome.status is Status.TIMED_OUT
-    words = r"CHECKPOINT\ntimed out after 0\.[4-9] s; it and all that it started were ended"
+    words = (
+        r"CHECKPOINT\ntimed out after 0\.[4-9] s; it and all that it started were ended; "
+        "ask for more with `timeout`, or run it with `background`"
+    )
     assert re.fullmatch(words, outcome.text)
+    assert outcome.limit is Limit.WALL
     assert re.fullmatch(r"timed out in 0\.[4-9] s, 1 line", outcome.display.summary)
 
 

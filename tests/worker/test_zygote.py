@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,16 +17,27 @@ from protocol.policy import Limits, Mode, SandboxPolicy
 from worker import zygote
 
 CHECKOUT = Path(__file__).parents[2]
+UNCONFINED = SandboxPolicy(str(CHECKOUT), Mode.UNCONFINED)
 BOOT = f"import sys; from {zygote.__name__} import main; main(sys.argv[1:])"
 
 
 class Asked:
-    def __init__(self) -> None:
+    """`fork(wire, second)` asks for an unconfined worker, but where another policy is given."""
+
+    def __init__(self, without: tuple[str, ...] = ()) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(10)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, str(theirs.fileno()), "tests.worker.plain_tools", ""],
+                [
+                    sys.executable,
+                    "-c",
+                    BOOT,
+                    str(theirs.fileno()),
+                    "tests.worker.plain_tools",
+                    "",
+                    ",".join(without),
+                ],
                 cwd=CHECKOUT,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
@@ -36,7 +48,13 @@ class Asked:
         payload, fds, _, _ = socket.recv_fds(self.control, 4096, 1)
         return control.decode_from_zygote(payload), list(fds)
 
-    def fork(self, *fds: int) -> None:
+    def fork(self, *fds: int, policy: SandboxPolicy = UNCONFINED) -> None:
+        with tempfile.TemporaryFile() as birth:
+            birth.write(control.encode_birth(control.Birth(policy, Limits())))
+            birth.flush()
+            self.ask(*fds, birth.fileno())
+
+    def ask(self, *fds: int) -> None:
         socket.send_fds(self.control, [control.encode_control(control.Fork(1))], fds)
 
 
@@ -66,7 +84,7 @@ def test_a_fork_gives_the_worker_s_pid_and_pidfd_and_its_end_is_reported(asked: 
 
 def told(worker: socket.socket, command: str) -> str:
     """What the worker, which has said hello, answers to this command."""
-    welcome = wire.Welcome(1, SandboxPolicy(str(CHECKOUT), Mode.UNCONFINED), Limits())
+    welcome = wire.Welcome(1, UNCONFINED, Limits())
     call = wire.RunTool("a", "run_command", f'{{"command": "{command}"}}')
     worker.sendall(wire.encode(welcome) + wire.encode(call))
     frames = wire.Frames()
@@ -106,9 +124,9 @@ def test_workers_know_nothing_of_each_other(asked: Asked) -> None:
 
 def test_a_fork_without_its_descriptors_is_refused(asked: Asked) -> None:
     asked.hear()
-    asked.fork()
+    asked.ask()
     message, _ = asked.hear()
-    assert message == control.NotForked(1, "a fork needs 2 descriptors, 0 came")
+    assert message == control.NotForked(1, "a fork needs 3 descriptors, 0 came")
 
 
 def test_a_zygote_has_one_thread_and_none_of_the_supervisor_s_libraries(asked: Asked) -> None:
@@ -124,7 +142,8 @@ def test_a_zygote_that_has_no_descriptor_left_for_a_worker_s_pidfd_forks_none(as
     taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
     free = [number for number in range(max(taken) + 4) if number not in taken]
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[2], before[1]))  # room for the two that come
+    # Room for the three that come, and for its line to a newborn.
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[4], before[1]))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         asked.fork(theirs.fileno(), theirs.fileno())

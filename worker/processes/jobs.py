@@ -13,7 +13,7 @@ from typing import Protocol
 
 from worker.call import Desk, ToolError
 from worker.processes import tree
-from worker.processes.verdict import verdict
+from worker.processes.verdict import kernel_limit, verdict
 from worker.processes.watch import SETTLE_SECONDS, Running, end
 
 SWEEP_SECONDS = 2.0
@@ -162,7 +162,10 @@ class Job:
     def _reap(self) -> None:
         with self._desk.lock:
             if self._shell.process.returncode is None and self._shell.ended():
-                self._shell_ended = verdict(self._shell.reap()).words
+                ended = verdict(self._shell.reap())
+                self._shell_ended = ended.words
+                if ended.limit is not None:
+                    self._shell_ended += f" {kernel_limit(ended.limit, self._desk.limits, sure=True)}"
                 self._shell.place()  # removes the file: a job moves nobody
                 self._desk.shells.discard(self._shell.pid)
             tree.reap_adopted(self._desk.shells)
@@ -171,7 +174,8 @@ class Job:
         self._pipe.drain(self._record, time.monotonic() + SETTLE_SECONDS)
         self._reap()
         with self._lock:
-            self.how = "stopped" if self._stopping else self._shell_ended or "ended"
+            self._running.release()
+            self.how = "stopped" if self._stopping else self._how()
             self._shell.close()
             self._record.close()
             os.close(self._waker)
@@ -179,6 +183,10 @@ class Job:
             self._ended.set()
         if tell:
             self._desk.tell_job_ended(self.id, self._line())
+
+    def _how(self) -> str:
+        struck = self._running.struck
+        return struck.words if struck is not None else self._shell_ended or "ended"
 
     def _line(self) -> str:
         return f"{self.id} ({self.command}) is over: {self.how}"

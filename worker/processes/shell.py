@@ -44,14 +44,18 @@ OPENING = "POLIER_PLACE="
 """How the text in a shell's arguments begins."""
 
 
-def _start_text(script: int, cwd: str, place: str) -> str:
+def _start_text(script: int, cwd: str, place: str, cpu_seconds: tuple[int, int]) -> str:
     """All on one line, so that bash counts the script's lines from 1.
+
+    The limits of CPU time are set here, not on a process that may run already.
 
     The EXIT trap speaks when the script calls `exit` or is killed by a signal that can be caught; the end
     of the line, when the script has set a trap of its own.  A script's `set -x` traces nothing of ours.
     """
+    soft, hard = cpu_seconds
+    limits = f"ulimit -S -t {soft}; ulimit -H -t {hard}; " if soft >= 0 else ""
     return (
-        f"{OPENING}{shlex.quote(place)} POLIER_FROM={shlex.quote(cwd)}; trap '{_TELL}' EXIT; "
+        f"{OPENING}{shlex.quote(place)} POLIER_FROM={shlex.quote(cwd)}; {limits}trap '{_TELL}' EXIT; "
         f'mapfile -d "" -t POLIER_SCRIPT <&{script}; exec {script}<&-; '
         'eval "unset -v POLIER_SCRIPT BASH_EXECUTION_STRING; ${POLIER_SCRIPT[0]}"; '
         "{ POLIER_STATUS=$?; set +x; } 2>/dev/null; "
@@ -151,8 +155,10 @@ def start(
     enter: Callable[[], None],
     *,
     with_input: bool,
+    cpu_seconds: tuple[int, int] = (-1, -1),
 ) -> Shell:
-    """Run the script.  `environment` is all that it gets, beside FIXED and PWD.  Raises OSError.
+    """Run the script.  `environment` is all that it gets, beside FIXED and PWD; `cpu_seconds`: see
+    worker/sandbox/rlimits.py.  Raises OSError.
 
     A fresh thread calls `enter` and starts the shell from there: what a thread has entered it can't leave,
     and what it starts is inside from its first instruction on, at the price of a thread and not of a fork.
@@ -179,8 +185,14 @@ def start(
         passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
-        variables = {name: value for name, value in environment.items() if name not in _RC}
-        words = [BASH, "--noprofile", "--norc", "-c", _start_text(passed, cwd, str(told)), "bash"]
+        words = [
+            BASH,
+            "--noprofile",
+            "--norc",
+            "-c",
+            _start_text(passed, cwd, str(told), cpu_seconds),
+            "bash",
+        ]
 
         def popen() -> "subprocess.Popen[bytes]":
             enter()
@@ -190,7 +202,7 @@ def start(
                 stdout=out,
                 stderr=out,
                 cwd=cwd,
-                env=variables | FIXED | {"PWD": cwd},
+                env=_environment(environment, cwd),
                 pass_fds=(passed,),
                 start_new_session=True,
             )
@@ -232,6 +244,10 @@ def in_fresh_thread(make: Callable[[], _Made]) -> _Made:
     if made:
         return made[0]
     raise failed[0] if failed else OSError(errno.EIO, "the thread that should start it failed")
+
+
+def _environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name not in _RC} | FIXED | {"PWD": cwd}
 
 
 def _write_all(fd: int, data: bytes) -> None:

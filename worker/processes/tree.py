@@ -11,7 +11,7 @@ session that is no shell of a running call was adopted, and is reaped here.
 import contextlib
 import os
 import signal
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 
 from msgspec import Struct
 
@@ -19,7 +19,8 @@ from worker.processes.shell import OPENING
 
 MARK = b"POLIER_CALL="
 
-_STATE, _PARENT, _GROUP, _SESSION, _START, _STACK = 0, 1, 2, 3, 19, 25
+_STATE, _PARENT, _GROUP, _SESSION = range(4)
+_USER, _SYSTEM, _THREADS, _START, _RESIDENT, _STACK = 11, 12, 17, 19, 21, 25
 """Places in /proc/PID/stat after the name, which may hold blanks and brackets."""
 
 
@@ -37,11 +38,16 @@ class Process(Struct, frozen=True):
     start: int
     zombie: bool
     stack: int = 0
+    ticks: int = 0
+    """What all its threads have computed so far, in clock ticks."""
+    threads: int = 1
+    pages: int = 0
+    """In memory, shared ones counted whole."""
 
 
 def look(pid: int) -> Process | None:
     """The process as it is now; None where it is gone."""
-    stat = _read(f"/proc/{pid}/stat")
+    stat = read(f"/proc/{pid}/stat")
     if not stat:
         return None
     part = stat[stat.rindex(b")") + 2 :].split()
@@ -53,16 +59,18 @@ def look(pid: int) -> Process | None:
         start=int(part[_START]),
         zombie=part[_STATE] in (b"Z", b"X"),
         stack=int(part[_STACK]),
+        ticks=int(part[_USER]) + int(part[_SYSTEM]),
+        threads=int(part[_THREADS]),
+        pages=int(part[_RESIDENT]),
     )
 
 
-def below(root: int) -> list[Process]:
+def walk(root: int) -> Iterator[Process]:
     """All descendants of a subreaper, parents first.
 
-    Its own children are read again until there is no new one: a process whose parent dies during the walk
-    turns up there.
+    Each comes before its children are read: who stops it then finds them all.  The root's own children are
+    read again until there is no new one: a process whose parent dies during the walk turns up there.
     """
-    found: list[Process] = []
     seen = {root}
     while waiting := [pid for pid in _children(root) if pid not in seen]:
         while waiting:
@@ -70,9 +78,13 @@ def below(root: int) -> list[Process]:
             process = None if pid in seen else look(pid)
             seen.add(pid)
             if process is not None:
-                found.append(process)
+                yield process
                 waiting += _children(pid)
-    return found
+
+
+def below(root: int) -> list[Process]:
+    """All descendants of a subreaper, parents first."""
+    return list(walk(root))
 
 
 class Family(Struct, frozen=True):
@@ -88,18 +100,20 @@ class Family(Struct, frozen=True):
     process that left the session and cleared its environment (`env -i setsid ...`)."""
 
 
-def living(family: Family) -> list[Process]:
-    """What runs below this process and belongs to the call."""
+def living(family: Family, most: int | None = None) -> list[Process]:
+    """What runs below this process and belongs to the call; of it `most`, for whom these tell enough."""
     own, own_session, mark = os.getpid(), os.getsid(0), family.call_id.encode()
     belonging: dict[int, Process] = {}
-    for process in below(own):
+    for process in walk(own):
+        if most is not None and len(belonging) >= most:
+            break
         belongs = (
             process.parent in belonging
             or process.session == family.session
             or (process.pid, process.start) in family.known
         )
         if not belongs:
-            found = _mark(process.pid)
+            found = mark_of(process.pid)
             adopted = process.parent == own and process.session != own_session
             stray = adopted and not found and family.taken is not None and process.pid not in family.taken
             belongs = found == mark or stray
@@ -114,7 +128,7 @@ def command_line(pid: int) -> str:
     A shell's own arguments say nothing: what it runs is not among them.
     """
     for name in ("cmdline", "comm"):
-        text = _read(f"/proc/{pid}/{name}").replace(b"\0", b" ").decode(errors="replace")
+        text = read(f"/proc/{pid}/{name}").replace(b"\0", b" ").decode(errors="replace")
         line = "bash (a part of the script)" if OPENING in text else " ".join(text.split())
         if line:
             return line if len(line) <= 80 else line[:79] + "…"
@@ -145,9 +159,9 @@ def reap_adopted(shells: Set[int]) -> None:
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
 
 
-def _mark(pid: int) -> bytes:
+def mark_of(pid: int) -> bytes:
     """The value of POLIER_CALL with which the process was started; empty where it can't be seen."""
-    environment = _read(f"/proc/{pid}/environ")
+    environment = read(f"/proc/{pid}/environ")
     at = environment.find(MARK)
     if at < 0 or (at > 0 and environment[at - 1] != 0):
         return b""
@@ -159,11 +173,11 @@ def _children(pid: int) -> list[int]:
     children: list[int] = []
     with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
         for thread in threads:
-            children += map(int, _read(f"{thread.path}/children").split())
+            children += map(int, read(f"{thread.path}/children").split())
     return children
 
 
-def _read(path: str) -> bytes:
+def read(path: str) -> bytes:
     """A file of /proc; empty where it is gone or closed to us.  Plain calls: every command pays for them."""
     data = b""
     with contextlib.suppress(OSError):

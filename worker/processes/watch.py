@@ -10,7 +10,8 @@ import select
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from msgspec import structs
 
 from worker.processes import tree
 from worker.processes.shell import Shell
+from worker.processes.verdict import Struck
 
 TICK = 0.02
 """Seconds: how late a cancel may be noticed."""
@@ -32,6 +34,13 @@ READ_BYTES = 64 * 1024
 
 KILL_SECONDS = 2.0
 """For SIGKILL to work; a process that hangs in the kernel outlasts it."""
+
+ENOUGH = 100
+"""Processes that are found before a command's rest is called a job.  They may become ever more, and to
+count them all then hinders the guard."""
+
+SWEEP_SECONDS = 10.0
+"""For the guard to end what uses too much: thousands of processes, each of which may be starting others."""
 
 
 class Sink(Protocol):
@@ -48,6 +57,8 @@ class Ending(Enum):
     EXITED = "exited"
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
+    STRUCK = "struck"
+    """A limit was reached, and the guard ends all of it."""
 
 
 class Pipe:
@@ -88,6 +99,10 @@ class Pipe:
             pass
 
 
+def _nobody() -> None:
+    """There is no guard."""
+
+
 @dataclass
 class Running:
     """A command's shell, its output, and what is known about its processes."""
@@ -95,10 +110,16 @@ class Running:
     shell: Shell
     pipe: Pipe
     family: tree.Family
+    struck: Struck | None = None
+    """The limit that was reached; set by the guard before it ends what runs."""
+    swept: threading.Event = field(default_factory=threading.Event)
+    """The guard is done with it."""
+    release: Callable[[], None] = _nobody
+    """Tells the guard that this is over."""
 
-    def living(self) -> list[tree.Process]:
+    def living(self, most: int | None = None) -> list[tree.Process]:
         """What runs of it now.  Whoever was found once is found again, though its parent has gone."""
-        found = tree.living(self.family)
+        found = tree.living(self.family, most)
         known = {(one.pid, one.start) for one in found}
         if not known <= self.family.known:
             self.family = structs.replace(self.family, known=self.family.known | known)
@@ -110,13 +131,15 @@ def follow(running: Running, sink: Sink, until: float, cancelled: threading.Even
     shell = running.shell
     while not shell.ended():
         left = until - time.monotonic()
+        if running.struck is not None:
+            return Ending.STRUCK
         if cancelled.is_set():
             return Ending.CANCELLED
         if left <= 0:
             return Ending.TIMED_OUT
         running.pipe.wait(sink, min(left, TICK), shell.pidfd)
         sink.tick()
-    return Ending.EXITED
+    return Ending.EXITED if running.struck is None else Ending.STRUCK
 
 
 def settle(running: Running, sink: Sink) -> list[tree.Process]:
@@ -126,11 +149,22 @@ def settle(running: Running, sink: Sink) -> list[tree.Process]:
     pipe.drain(sink, until)
     while True:
         left = until - time.monotonic()
-        alive = running.living()
-        if left <= 0 or not (alive or pipe.open):
+        alive = running.living(ENOUGH)
+        if left <= 0 or running.struck is not None or not (alive or pipe.open):
             return alive
         pipe.wait(sink, min(left, 0.02))
         pipe.drain(sink, until)
+
+
+def outlast(running: Running, sink: Sink) -> list[tree.Process]:
+    """Wait until the guard has ended all of it, and take the last output.  What resisted."""
+    until = time.monotonic() + SWEEP_SECONDS
+    while not running.swept.is_set() and time.monotonic() < until:
+        running.pipe.wait(sink, TICK)
+        if not running.pipe.open:
+            running.swept.wait(TICK)
+    running.pipe.drain(sink, time.monotonic() + SETTLE_SECONDS)
+    return running.living()
 
 
 def end(running: Running, sink: Sink, grace: float) -> list[tree.Process]:

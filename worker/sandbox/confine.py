@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from protocol.policy import Limits, Means, Mode, Network, Rung, SandboxPolicy
 from protocol.wire import Probe, Ready
-from worker.sandbox import canaries, landlock, prctl, seccomp
+from worker.sandbox import canaries, landlock, prctl, rlimits, seccomp
 from worker.sandbox.canaries import LeakError, Walls
 from worker.sandbox.domain import Domain
 
@@ -69,6 +69,7 @@ def confine(
     has, and LeakError where something forbidden succeeds though there are namespaces: then nothing must be
     run, and a lower rung may be tried by another process.
     """
+    rlimits.apply(limits, namespaced=means is not Means.NONE)
     if policy.mode is Mode.UNCONFINED:
         return _open(Ready(Rung.OFF, (_NOTHING,), probes=probes))
     abi = landlock.version() if abi is None else abi
@@ -93,12 +94,8 @@ def confine(
 _NOTHING = "nothing is confined: commands may do what you may do"
 
 
-def _nothing() -> None:
-    """The domain of a command that nobody confines."""
-
-
 def _open(ready: Ready) -> Confined:
-    return Confined(ready, _nothing)
+    return Confined(ready, rlimits.step_back)
 
 
 def _give_up(kept: tuple[int, ...]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import assert_never
 
-from worker.sandbox import kernel
+from worker.sandbox import kernel, namespaces
 from worker.sandbox.plan import SHM_BYTES, Bind, Devices, Empty, Link, Overlay, Pin, Proc, Step, Tmpfs
 
 _OLD, _NEW, _STAGE = "/old", "/new", "/stage"
@@ -34,21 +34,26 @@ _GONE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EACCES)
 """There is nothing (any more), or a link, or it is closed to this user anyway."""
 
 
-def enter(steps: Iterable[Step], *, new_processes: bool = True) -> None:
+class PlaceError(OSError):
+    """A place that the policy names can't be shown; another policy may be had."""
+
+
+def enter(steps: Iterable[Step], *, processes: int | None) -> None:
     """Execute a plan and make the result this process's root.  Raises OSError that names the step.
 
-    `new_processes`: whether this process has a PID namespace of its own, of which a new /proc can tell.
+    `processes`: how many the PID namespace may hold of which this process is the first; None where it has
+    none of its own, so that no new /proc can be had.
     """
     umask = os.umask(0o022)
     try:
-        _Root(new_processes).build(steps)
+        _Root(processes).build(steps)
     finally:
         os.umask(umask)
 
 
 class _Root:
-    def __init__(self, new_processes: bool) -> None:
-        self._new_processes = new_processes
+    def __init__(self, processes: int | None) -> None:
+        self._processes = processes
         self._made: dict[str, bool] = {"/": True}
         """Targets so far, and whether places to mount on may be made in them."""
         self._late: list[int] = []
@@ -71,7 +76,8 @@ class _Root:
             try:
                 self._take(step)
             except OSError as error:
-                raise OSError(error.errno, f"{step.target}: {error.strerror or error}") from error
+                kind = PlaceError if isinstance(step, Bind | Pin | Empty | Overlay) else OSError
+                raise kind(error.errno, f"{step.target}: {error.strerror or error}") from error
         for tree in self._late:
             kernel.restrict(tree, kernel.ATTR_READ_ONLY, all_below=False)
             os.close(tree)
@@ -145,7 +151,7 @@ class _Root:
 
     def _mask(self, step: Empty) -> None:
         try:
-            place = kernel.open_beneath(self._new, _relative(step.target))
+            place = self._place(step.target, step.directory)
         except OSError as error:
             if error.errno in _GONE:
                 return
@@ -192,8 +198,9 @@ class _Root:
         self._made[step.target] = False
 
     def _proc(self, target: str) -> None:
-        if self._new_processes:
+        if self._processes is not None:
             self._fresh(target, "proc", "", kernel.NODEV | kernel.NOEXEC)
+            namespaces.limit_pids(_NEW + target, self._processes)
         else:
             self._attach(
                 kernel.open_beneath(self._old, "proc"), target, kernel.ATTR_NOSUID | kernel.ATTR_NODEV

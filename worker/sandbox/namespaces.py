@@ -42,11 +42,12 @@ def unshare(policy: SandboxPolicy, *, pids: bool) -> None:
         kernel.unshare(flags)
 
 
-def map_own_user() -> None:
-    """This user and group are themselves inside, and nobody else is anybody.  Raises OSError."""
+def map_user(user: int, group: int) -> None:
+    """Who this process was before it had a namespace is the same inside; nobody else is anybody.  Raises
+    OSError."""
     _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{os.geteuid()} {os.geteuid()} 1")
-    _write("/proc/self/gid_map", f"{os.getegid()} {os.getegid()} 1")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
 def map_all_users(pid: int) -> None:
@@ -56,8 +57,10 @@ def map_all_users(pid: int) -> None:
         _write(f"/proc/{pid}/{name}", "".join(f"{inside} {inside} {count}\n" for inside, _, count in ranges))
 
 
-def raise_loopback() -> None:
-    """A new network has one interface, which is down.  Raises OSError."""
+def raise_loopback(policy: SandboxPolicy) -> None:
+    """A network of its own has one interface, which is down.  Raises OSError."""
+    if policy.network is Network.ON:
+        return
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             fcntl.ioctl(any_socket, _SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", _UP))
@@ -65,16 +68,14 @@ def raise_loopback() -> None:
             raise OSError(error.errno, f"the loopback interface: {error.strerror}") from error
 
 
-def limit_pids(processes: int) -> bool:
-    """Bound the numbers of this PID namespace, which holds root too; False where the kernel can't.
-
-    Called once /proc is this namespace's.
-    """
+def limit_pids(proc: str, processes: int) -> bool:
+    """Bound the numbers of this PID namespace, whose /proc is at `proc`; that binds root too.  False where
+    the kernel can't."""
     release = os.uname().release.split("-")[0].split(".")
     if tuple(int(part) for part in release[:2] if part.isdecimal()) < _PID_MAX_SINCE:
         return False
     try:
-        _write("/proc/sys/kernel/pid_max", str(max(_PIDS_AT_LEAST, _NUMBERS_PER_PROCESS * processes)))
+        _write(f"{proc}/sys/kernel/pid_max", str(max(_PIDS_AT_LEAST, _NUMBERS_PER_PROCESS * processes)))
     except OSError:
         return False
     return True
@@ -104,10 +105,8 @@ def listening() -> Iterator[str]:
         lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
     except OSError:
         return
-    names = {
-        fields[_SOCKET_PATH] for line in lines if len(fields := line.split(None, _SOCKET_PATH)) > _SOCKET_PATH
-    }
-    for name in names:
+    fields = (line.split(None, _SOCKET_PATH) for line in lines)
+    for name in {field[_SOCKET_PATH] for field in fields if len(field) > _SOCKET_PATH}:
         if name.startswith(b"/"):
             path = os.path.realpath(os.fsdecode(name))
             try:

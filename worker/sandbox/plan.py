@@ -47,7 +47,7 @@ class Bind:
 
 @dataclass(frozen=True)
 class Pin:
-    """What is seen at this place by now is bound onto itself: it can't be renamed; perhaps read-only."""
+    """What is seen at this place by now is bound onto itself: it can't be renamed, perhaps not written."""
 
     target: str
     writable: bool
@@ -128,6 +128,7 @@ def plan(
     for path in sorted({*policy.readable, *policy.opened}, key=_depth):
         if not _closed(path, policy, given) and look(path) and not _shown(path, made):
             made[path] = Bind(path, path)
+    made = _ways(policy, made) | made
     steps = [*links, *made.values()]
     steps += _pins(policy, look, made)
     steps += _masks(policy, look, made, sockets)
@@ -162,6 +163,17 @@ def _private(policy: SandboxPolicy) -> dict[str, Step]:
         made[policy.output] = Bind(policy.output, policy.output)
         made[OUTPUT_MOUNT] = Bind(policy.output, OUTPUT_MOUNT)
     return made
+
+
+def _ways(policy: SandboxPolicy, made: dict[str, Step]) -> dict[str, Step]:
+    """What lies below a private /tmp keeps its path, and the way to it can be neither moved nor written."""
+    ways: dict[str, Step] = {}
+    for place in TMP_PLACES:
+        for path in made:
+            name, more, _ = path.removeprefix(f"{place}/").partition("/")
+            if more and path.startswith(f"{place}/") and place not in (policy.workspace, *policy.writable):
+                ways[f"{place}/{name}"] = Empty(f"{place}/{name}", directory=True)
+    return ways
 
 
 def _closed(path: str, policy: SandboxPolicy, given: set[str]) -> bool:

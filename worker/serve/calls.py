@@ -178,6 +178,7 @@ class Calls:
             outcome.paths,
             cwd=cwd if _plain(cwd) == cwd else "",
             denials=outcome.denials,
+            limit=outcome.limit,
         )
         try:
             with self._counting:

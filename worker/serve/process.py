@@ -37,7 +37,7 @@ from protocol.wire import (
 )
 from worker.call import Desk
 from worker.sandbox import prctl, tree, way_out
-from worker.sandbox.confine import confine
+from worker.sandbox.confine import Confined, confine
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
 
@@ -64,21 +64,18 @@ def away_from_streams(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST_FREE)
 
 
-def settle(parent: int | None) -> None:
-    """Make this process a worker: a session of its own, nothing to read, adopter of its commands' orphans.
-
-    `parent`: the pid whose end is ours too; None where this process was not forked by a zygote.
-    """
+def settle() -> None:
+    """Make this process a worker: a session of its own, adopter of its commands' orphans."""
     with contextlib.suppress(PermissionError):  # leads a group already
         os.setsid()
     prctl.adopt_orphans()
-    if parent is not None:
-        prctl.die_with_parent(signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(LEFT)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
     prctl.hide_memory()
+
+
+def leave_streams() -> None:
+    """Nothing to read, and what is printed goes where errors go.  Called inside of its own mounts."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -90,12 +87,13 @@ def serve(
     descriptors: int | None,
     run: Registry,
     before_leaving: Callable[[], None] = nothing,
-    also_writable: tuple[str, ...] = (),
+    confined: Confined | None = None,
 ) -> NoReturn:
     """Serve until the supervisor is gone, end what was started, and exit.
 
-    `wire`, `descriptors`: connected sockets of this process.  `before_leaving` is called last and may write
-    below `also_writable`; both are for measuring.
+    `wire`, `descriptors`: connected sockets of this process.  `before_leaving` is called last; it is for
+    measuring.  `confined`: the walls that stand; None for a process that confines itself when it knows the
+    policy, without namespaces.
     """
 
     def leave(code: int) -> NoReturn:
@@ -111,7 +109,7 @@ def serve(
     second = None if descriptors is None else socket.socket(fileno=descriptors)
     channel = Channel(socket.socket(fileno=wire), second)
     try:
-        _serve(channel, run, also_writable)
+        _serve(channel, run, confined)
     except PeerGoneError:
         leave(LEFT)
     except (FrameError, TimeoutError, OSError) as error:
@@ -120,25 +118,25 @@ def serve(
         leave(BROKEN)
 
 
-def _serve(channel: Channel, run: Registry, also_writable: tuple[str, ...]) -> NoReturn:
+def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoReturn:
     channel.send(Hello(VERSION_MIN, VERSION_MAX))
     match channel.receive(HANDSHAKE_SECONDS):
-        case Welcome(policy=policy, limits=limits):
+        case Welcome(policy=policy, limits=limits, cwd=cwd):
             pass
         case Nope(why=why):
             raise FrameError(f"the supervisor refuses: {why}")
         case other:
             raise FrameError(f"expected a welcome, got {type(other).__name__}")
-    workspace = Path(policy.workspace)
-    os.chdir(workspace)
-    writable = (*policy.writable, *also_writable)
-    confined = confine(replace(policy, writable=writable), limits, Means.NONE)
+    os.chdir(policy.workspace)
+    if confined is None:
+        confined = confine(policy, limits, Means.NONE)
     ready = confined.ready
     policy = replace(policy, environment=(*policy.environment, *confined.environment))
     door = way_out.listen() if way_out.has_own(ready.rung, policy.network) else None
     if door is not None:
         policy = replace(policy, environment=way_out.proxied(policy.environment))
-    desk = Desk(policy, limits, workspace, ready.refuse_commands, confined.enter)
+    begun = Path(cwd) if cwd and os.path.isdir(cwd) else Path(policy.workspace)  # noqa: PTH112 - may be long
+    desk = Desk(policy, limits, begun, ready.refuse_commands, confined.enter, ready.rung)
     calls = Calls(channel, desk, run)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)

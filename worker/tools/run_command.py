@@ -18,10 +18,13 @@ from worker.output.capture import RESERVE, Capture, preview, whereabouts
 from worker.output.record import Record
 from worker.output.terminal_text import shown
 from worker.processes import tree
+from worker.processes.denials import Failed, denials, line
+from worker.processes.ended import exited, made_to_end
+from worker.processes.guard import guard_of
 from worker.processes.jobs import Job
 from worker.processes.shell import MAX_SCRIPT, Shell, start
-from worker.processes.verdict import verdict
-from worker.processes.watch import TICK, Ending, Pipe, Running, end, follow, settle
+from worker.processes.watch import TICK, Ending, Pipe, Running, end, follow, outlast, settle
+from worker.sandbox import rlimits
 
 FIRST_SECONDS = 0.2
 """How long a background command is watched before the call returns."""
@@ -54,9 +57,14 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
         desk.policy.output,
     )
     running = Running(shell, Pipe(shell.output), tree.Family(call.id, shell.pid))
+    try:
+        guard_of(desk).watch(running, record)
+    except RuntimeError as error:
+        _leave(desk, running, record)
+        raise ToolError(f"the command can't be watched, so it was not run: {error}") from error
     if arguments.background:
         return _background(arguments.command, call, running, record, notes)
-    return _Foreground(call, running, record).outcome(arguments.timeout, notes)
+    return _Foreground(call, running, record, arguments.command).outcome(arguments.timeout, notes)
 
 
 def _script(command: str) -> bytes:
@@ -90,7 +98,14 @@ def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -
             notes.append(f"[{desk.cwd} is gone; this command started in {workspace}]")
             desk.cwd = workspace
         try:
-            shell = start(script, str(desk.cwd), environment, desk.enter, with_input=with_input)
+            shell = start(
+                script,
+                str(desk.cwd),
+                environment,
+                desk.enter,
+                with_input=with_input,
+                cpu_seconds=rlimits.cpu_seconds(desk.limits),
+            )
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             at, desk.cwd = desk.cwd, workspace
             raise ToolError(
@@ -140,6 +155,7 @@ def _background(command: str, call: Call, running: Running, record: Record, note
 
 def _leave(desk: Desk, running: Running, record: Record) -> None:
     """On every way out that leaves no job: nothing of the command stays behind."""
+    running.release()
     shell = running.shell
     if shell.process.returncode is None:
         tree.send(tree.living(running.family), signal.SIGKILL)
@@ -159,8 +175,10 @@ def _kept(record: Record) -> str:
 class _Foreground:
     """One command in the foreground, from its start to the outcome."""
 
-    def __init__(self, call: Call, running: Running, record: Record) -> None:
+    def __init__(self, call: Call, running: Running, record: Record, command: str) -> None:
         self.call = call
+        self.command = command
+        self.began_in = str(call.desk.cwd)
         self.desk: Desk = call.desk
         self.running = running
         self.shell = running.shell
@@ -180,11 +198,16 @@ class _Foreground:
             self.seconds = time.monotonic() - self.shell.started
             if ending is Ending.EXITED:
                 code, left = self._after_exit(notes)
-                if self.call.alone:
+                if self.running.struck is not None:
+                    left = outlast(self.running, self.capture)
+                elif self.call.alone:
                     left = self._end_left(left, notes)
                 job = self._keep(left, notes)
             else:
-                resisting = end(self.running, self.capture, limits.grace_seconds)
+                if ending is Ending.STRUCK:
+                    resisting = outlast(self.running, self.capture)
+                else:
+                    resisting = end(self.running, self.capture, limits.grace_seconds)
                 code = self._reaped(notes) if self.shell.ended() else None
                 notes += [f"[pid {one.pid} resists SIGKILL]" for one in resisting]
         finally:
@@ -250,28 +273,25 @@ class _Foreground:
                 lines.append(f"[and {len(background) - NAMED} more]")
             if job.file:
                 lines.append(f"[{whereabouts(job.file)}]")
-        status, words, brief = self._ended(ending, code)
-        if code != 0 or ending is not Ending.EXITED:
-            lines.append(words)
+        struck = self.running.struck
+        if ending is Ending.EXITED and struck is None:
+            ended = exited(0 if code is None else code, text, self.desk.limits)
+        else:
+            ended = made_to_end(struck, timed_out=ending is Ending.TIMED_OUT, seconds=self.seconds)
+        if code != 0 or ended.limit is not None or ending is not Ending.EXITED:
+            lines.append(ended.words)
         elif not text:
             lines.append("(no output, exit code 0)")
+        failed = Failed(self.command, self.began_in, text)
+        refused = denials(self.desk.policy, self.desk.rung, failed) if code else ()
+        lines += map(line, refused)
         count = self.capture.lines
         plural = "" if count == 1 else "s"
         display = Display(
-            f"{brief} in {self.seconds:.1f} s, {count} line{plural}",
+            f"{ended.brief} in {self.seconds:.1f} s, {count} line{plural}",
             preview=self.capture.preview(),
             lines=count,
         )
-        return Outcome("\n".join(lines), display, status, background)
-
-    def _ended(self, ending: Ending, code: int | None) -> tuple[Status, str, str]:
-        match ending:
-            case Ending.EXITED:
-                said = verdict(0 if code is None else code)
-                return (Status.FAILED if said.killed else Status.DONE), said.words, said.brief
-            case Ending.TIMED_OUT:
-                words = f"timed out after {self.seconds:.1f} s; it and all that it started were ended"
-                return Status.TIMED_OUT, words, "timed out"
-            case Ending.CANCELLED:
-                words = f"cancelled after {self.seconds:.1f} s; it and all that it started were ended"
-                return Status.CANCELLED, words, "cancelled"
+        return Outcome(
+            "\n".join(lines), display, ended.status, background, denials=refused, limit=ended.limit
+        )
