@@ -11,6 +11,8 @@ from protocol.events import (
     AnyEvent,
     Compacted,
     Notice,
+    PermissionAnswered,
+    PermissionAsked,
     ReasoningDelta,
     ReplyFinished,
     ReplyRetried,
@@ -28,6 +30,7 @@ from protocol.events import (
     Usage,
     encode,
 )
+from protocol.policy import Rung
 from supervisor.flow import Stdout
 from supervisor.streams import complain, encoded, report
 
@@ -102,10 +105,14 @@ class Front:
                     complain(event.error + withdrawn * (event.reason is StopReason.WITHDRAWN))
             case Notice():
                 complain(event.text)
+            case PermissionAnswered():
+                self._permission(event)
             case ReplyRetried():
                 complain(f"the reply is asked for again: {event.why}")
             case SandboxReady():
-                self._lacks = f"sandbox {event.rung}: {'; '.join(event.notes)}" if event.notes else ""
+                # Where nothing is enforced a notice has said so.
+                lacks = event.notes if event.rung != Rung.OFF.value else ()
+                self._lacks = f"sandbox {event.rung}: {'; '.join(lacks)}" if lacks else ""
                 self._warn()
             case ToolStarted():
                 self._used_tools = True
@@ -113,15 +120,25 @@ class Front:
             case ToolFinished():
                 failed = f" ({event.status})" if event.failed else ""
                 report(f"  {event.name}{failed} · {event.display.summary}")
+                for denial in event.denials:
+                    report(f"    blocked: {denial.what}")
             case ReplyFinished() if event.kind == "narration" and event.text:
                 report(event.text.rstrip("\n"))
             case (
                 SessionStarted() | TurnStarted() | RoundStarted() | TextDelta() | ReasoningDelta()
-                | ReplyFinished() | ToolOutputDelta() | Compacted() | SessionClosed()
+                | ReplyFinished() | ToolOutputDelta() | PermissionAsked() | Compacted() | SessionClosed()
             ):  # fmt: skip
                 pass
             case _ as never:
                 assert_never(never)
+
+    def _permission(self, event: PermissionAnswered) -> None:
+        """Who allowed what; a no is told too, since it may be what the run is missing."""
+        what = ", ".join(event.permissions) or event.subject
+        if event.allowed:
+            report(f"  allowed: {what} ({event.by})")
+        else:
+            complain(event.words.removeprefix("not run: "))
 
     def _warn(self) -> None:
         """Say what the sandbox lacks, once, and only where a tool is used: else it matters to nobody."""

@@ -194,6 +194,8 @@ def _load(options: RunOptions) -> Loaded:
         workspace=options.workspace,
         timeout=options.timeout,
         max_tool_rounds=options.max_tool_rounds,
+        sandbox=options.sandbox,
+        allow=options.allow,
     )
     loaded = load(flags, os.environ, current_directory())
     if os.environ.get("AGENT_REHEARSAL"):  # set by the rehearsal for its child: the events say so

@@ -88,12 +88,10 @@ def end_strays() -> list[str]:
 
     A supervisor in another PID namespace (a container's) can't be seen, so its processes are left alone.
     """
-    here = str(_namespace()).encode()
-    strays: dict[int, tuple[int, str]] = {}
-    for pid, (_, owner, start, namespace) in _marked(_pids()):
-        if namespace == here and _started(int(owner)) != int(start):
-            words = f"ended a stray process of a run that is over: {pid} {_command(pid)}"
-            strays[pid] = (_started(pid), words)
+    strays = {
+        pid: (_started(pid), f"ended a stray process of a run that is over: {pid} {_command(pid)}")
+        for pid in _strays()
+    }
     deadline = time.monotonic() + _END_SECONDS
     # The number of one that has gone may be somebody else's by now.
     while left := [pid for pid, (begun, _) in strays.items() if begun and _started(pid) == begun]:
@@ -102,6 +100,20 @@ def end_strays() -> list[str]:
             break
         time.sleep(_PAUSE)
     return [words for _, words in strays.values()]
+
+
+def strays() -> list[str]:
+    """One line for each process that dead supervisors of this user have left behind; none is ended."""
+    return [f"{pid} {_command(pid)}" for pid in _strays()]
+
+
+def _strays() -> list[int]:
+    here = str(_namespace()).encode()
+    return [
+        pid
+        for pid, (_, owner, start, namespace) in _marked(_pids())
+        if namespace == here and _started(int(owner)) != int(start)
+    ]
 
 
 def children(pid: int) -> list[int]:

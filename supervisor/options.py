@@ -22,7 +22,7 @@ NO_MODEL = (
 REHEARSAL = "REHEARSAL: a script plays the model's part"
 """Stands on every screen of a rehearsal, whichever room draws it."""
 
-Value = str | float | int | bool | None
+Value = str | float | int | bool | tuple[str, ...] | None
 Values = dict[str, Value]
 
 
@@ -58,6 +58,8 @@ class Kind(Enum):
     SECONDS = "seconds"
     COUNT = "count"
     SWITCH = "switch"
+    WORDS = "words"
+    """A text; the flag may stand more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,34 @@ class Option:
 
     @property
     def default(self) -> Value:
-        return False if self.kind is Kind.SWITCH else None
+        match self.kind:
+            case Kind.SWITCH:
+                return False
+            case Kind.WORDS:
+                return ()
+            case Kind.TEXT | Kind.SECONDS | Kind.COUNT:
+                return None
+            case _ as never:
+                assert_never(never)
 
 
 RUN_OPTIONS = (
     Option("model", Kind.TEXT, "NAME", "The model to ask for."),
     Option("base_url", Kind.TEXT, "URL", "The server's address, for instance http://127.0.0.1:8080/v1."),
     Option("workspace", Kind.TEXT, "DIR", "The directory to work in; otherwise the current one."),
+    Option(
+        "sandbox",
+        Kind.TEXT,
+        "MODE",
+        "What tools may write: read-only, workspace-write (the default) or unconfined.",
+    ),
+    Option(
+        "allow",
+        Kind.WORDS,
+        "WORD",
+        "Allow without asking: read:PATH, write:PATH, network:HOST:PORT, git-write, unconfined, or a rule "
+        'such as "run_command git push*". May be given more than once.',
+    ),
     Option("continue_", Kind.SWITCH, "", "Go on with this project's newest conversation."),
     Option(
         "resume",
@@ -112,6 +135,8 @@ class RunOptions:
     workspace: str | None = None
     model: str | None = None
     base_url: str | None = None
+    sandbox: str | None = None
+    allow: tuple[str, ...] = ()
     timeout: float | None = None
     max_tool_rounds: int | None = None
     start: Start = New()
@@ -124,6 +149,8 @@ class ReplOptions:
     workspace: str | None = None
     model: str | None = None
     base_url: str | None = None
+    sandbox: str | None = None
+    allow: tuple[str, ...] = ()
     start: Start = New()
     rehearsal: bool = False
 
@@ -163,6 +190,8 @@ def run_options(values: Mapping[str, Value], task: str | None) -> RunOptions:
         workspace=_text(values, "workspace"),
         model=_text(values, "model"),
         base_url=_text(values, "base_url"),
+        sandbox=_text(values, "sandbox"),
+        allow=_words(values, "allow"),
         timeout=timeout if isinstance(timeout, float) else None,
         max_tool_rounds=rounds if isinstance(rounds, int) else None,
         start=_start(values),
@@ -175,8 +204,23 @@ def repl_options(values: Mapping[str, Value]) -> ReplOptions:
         workspace=_text(values, "workspace"),
         model=_text(values, "model"),
         base_url=_text(values, "base_url"),
+        sandbox=_text(values, "sandbox"),
+        allow=_words(values, "allow"),
         start=_start(values),
     )
+
+
+MEANS = ("native", "processes", "bubblewrap", "landlock")
+"""Of the sandbox, the strongest first; `processes` is a PID namespace within `native`."""
+
+
+def means(names: str) -> tuple[str, ...]:
+    """The names of `agent doctor --without NAMES`.  Raises StopError(USAGE)."""
+    named = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in named:
+        if name not in MEANS:
+            raise StopError(f"--without {name}: there are {', '.join(MEANS)}", USAGE)
+    return named
 
 
 def with_resumed(arguments: Sequence[str]) -> list[str]:
@@ -195,6 +239,15 @@ def _text(values: Mapping[str, Value], field: str) -> str | None:
     if not isinstance(value, str) or not value.strip():
         raise StopError(f"--{field.replace('_', '-')} is empty", USAGE)
     return value
+
+
+def _words(values: Mapping[str, Value], field: str) -> tuple[str, ...]:
+    given = values.get(field)
+    if not isinstance(given, tuple | list):
+        return ()
+    if any(not one.strip() for one in given):
+        raise StopError(f"--{field.replace('_', '-')} is empty", USAGE)
+    return tuple(given)
 
 
 def _start(values: Mapping[str, Value]) -> Start:
@@ -230,14 +283,15 @@ def _parse(arguments: Sequence[str], options: Sequence[Option]) -> tuple[Values,
         given = text if equals else next(waiting, None)
         if given is None or (given.startswith("-") and not equals):
             return None
-        value = _converted(option.kind, given)
+        value = _converted(option.kind, given, values[option.field])
         if value is None:
             return None
         values[option.field] = value
     return values, positional
 
 
-def _converted(kind: Kind, given: str) -> Value:
+def _converted(kind: Kind, given: str, before: Value) -> Value:
+    """The value, with what the flag said `before` where it may be repeated; None for a bad number."""
     try:
         match kind:
             case Kind.SECONDS:
@@ -246,6 +300,8 @@ def _converted(kind: Kind, given: str) -> Value:
                 return int(given)
             case Kind.TEXT | Kind.SWITCH:
                 return given
+            case Kind.WORDS:
+                return (*before, given) if isinstance(before, tuple) else (given,)
             case _ as never:
                 assert_never(never)
     except ValueError:

@@ -11,7 +11,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
-from supervisor.exits import MODEL, StopError
+from supervisor.exits import ANSWERED, FAILED, MODEL, USAGE, StopError
 from supervisor.machine import harden, require_linux
 from supervisor.options import NO_MODEL, ReplOptions, RunOptions
 
@@ -89,6 +89,53 @@ def sessions(every: bool) -> int:
     return 0
 
 
+def trust(directory: str | None, *, yes: bool, take_back: bool) -> int:
+    """`agent trust`: show what the project's file widens, ask, and keep the answer."""
+    _prepare()
+    from supervisor.permits import trust as trusting
+    from supervisor.places import current_directory
+
+    _imported()
+    if yes and take_back:
+        raise StopError("--yes and --revoke exclude each other; give one of them", USAGE)
+    if take_back:
+        _print(trusting.revoke(directory, os.environ, current_directory()))
+        return 0
+    found = trusting.look(directory, os.environ, current_directory())
+    for line in trusting.told(found):
+        _print(line)
+    if found.is_trusted or not found.lines:
+        return 0
+    if not yes and not _at_terminal():
+        raise StopError("nobody is here to say yes; read what stands above, then: agent trust --yes", USAGE)
+    if yes or _agreed(trusting.QUESTION):
+        _print(trusting.keep(found))
+        return 0
+    _print("Not trusted.")
+    return FAILED
+
+
+def doctor(*, as_json: bool, without: tuple[str, ...]) -> int:
+    """`agent doctor`: 0 where commands run confined, as far as the settings require; else 1."""
+    _prepare()
+    from supervisor.doctor import report
+    from supervisor.doctor.examine import examine
+    from supervisor.places import current_directory
+    from supervisor.settings import Flags, load
+    from supervisor.streams import complain
+
+    _imported()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    loaded = load(Flags(), os.environ, current_directory())
+    for notice in loaded.notices:
+        complain(notice)
+    found = examine(loaded.settings, os.environ, without)
+    for line in [report.as_json(found)] if as_json else report.lines(found):
+        _print(line)
+    return ANSWERED if found.well else FAILED
+
+
 def scripted_server(arguments: list[str]) -> int:
     """`agent scripted-server`: the same as `python -m supervisor.rehearsal.server`."""
     from supervisor.rehearsal import server
@@ -132,6 +179,13 @@ def _print(line: str) -> None:
         sys.stdout.flush()
 
 
+def _agreed(question: str) -> bool:
+    """Whether the user says yes; anything else, the end of the input too, is no."""
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def _run_repl(options: ReplOptions) -> int:
     from supervisor.screen.repl import run_repl
 
@@ -153,6 +207,7 @@ def _without_model(options: ReplOptions) -> "Loaded | None":
     from supervisor.places import current_directory
     from supervisor.settings import Flags, load, read_key
 
-    loaded = load(Flags(workspace=options.workspace), os.environ, current_directory())
+    flags = Flags(workspace=options.workspace, sandbox=options.sandbox, allow=options.allow)
+    loaded = load(flags, os.environ, current_directory())
     has_model = loaded.settings.configured or read_key(loaded.settings, os.environ) is not None
     return None if has_model else loaded

@@ -12,8 +12,9 @@ from typing import assert_never
 import trio
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
+from protocol.policy import Rung
 from protocol.tools.catalog import TOOLS, schema
-from protocol.wire import JobEnded
+from protocol.wire import JobEnded, Ready
 from supervisor.context.budget import Budget
 from supervisor.context.system_prompt import system_prompt
 from supervisor.exits import USAGE, StopError, first_stop
@@ -24,7 +25,10 @@ from supervisor.model.dialect import deepseek
 from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
+from supervisor.permits.asking import Asker
+from supervisor.permits.opening import Permits
 from supervisor.policy.default import default_policy
+from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
@@ -39,14 +43,19 @@ from supervisor.store.scratch import Scratch, sweep
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, key: str | None, start: Start, tell: Callable[[AnyEvent], None]
+    settings: Settings,
+    key: str | None,
+    start: Start,
+    tell: Callable[[AnyEvent], None],
+    asker: Asker | None = None,
 ) -> AsyncIterator[Session]:
-    """A session that is ready to play turns; workers start beside it.  Raises StopError."""
+    """A session that is ready to play turns; workers start beside it.  `asker`: whoever asks the user what a
+    call may do; None where nobody is there.  Raises StopError."""
     store = _open_store(settings, start)
     try:
         scratch = Scratch(settings.home, store.id)
         try:
-            async with _opened(settings, key, store, scratch, tell) as session:
+            async with _opened(settings, key, store, scratch, tell, asker) as session:
                 yield session
         except BaseExceptionGroup as group:  # of the nurseries in between
             stop = first_stop(group)
@@ -67,6 +76,7 @@ async def _opened(
     store: OpenConversation,
     scratch: Scratch,
     tell: Callable[[AnyEvent], None],
+    asker: Asker | None,
 ) -> AsyncIterator[Session]:
     """The session over this conversation, and all that runs beside it."""
     endpoint = Endpoint(base_url=settings.base_url, key=key)
@@ -75,15 +85,24 @@ async def _opened(
         rounds = _rounds(settings, store, ChatModel(http, endpoint), tell)
         masks = Masks(key, known_shapes=settings.mask_transcript)
         listener = _PoolListener(tell, masks)
-        policy = default_policy(
-            settings.workspace, store.outputs.directory, scratch.directory, environ, settings.home
+        base = default_policy(
+            settings.workspace,
+            store.outputs.directory,
+            scratch.directory,
+            environ,
+            settings.home,
+            settings.sandbox,
         )
-        opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+        permits = Permits(settings, base, environ, tell)
+        opening = open_pool(
+            permits.policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+        )
         async with opening as pool:
+            gate = await permits.gate(pool, asker, store.transcript.permission)
             session = Session(
                 store,
                 rounds,
-                SessionTools(pool, tell, masks, whole=settings.show_tool_results == "full"),
+                SessionTools(pool, gate, tell, masks, whole=settings.show_tool_results == "full"),
                 Summariser(rounds, lambda system: _request(settings, system, tools=False)),
                 tell,
                 settings.max_turns_per_session,
@@ -129,13 +148,24 @@ class _PoolListener:
     def __init__(self, tell: Callable[[AnyEvent], None], masks: Masks) -> None:
         self._tell = tell
         self._masks = masks
+        self._warned = False
         self.session: Session | None = None
+
+    def _warn(self, ready: Ready) -> None:
+        """Say once that nothing is confined: nothing runs open in silence."""
+        if ready.rung is not Rung.OFF or self._warned:
+            return
+        self._warned = True
+        why = ready.refuse_commands
+        words = f"each command is asked about first: {why}" if why else "commands may do all that you may do"
+        self._tell(Notice(text=f"the sandbox is off; {words}", level="warning"))
 
     def __call__(self, event: PoolEvent) -> None:
         match event:
             case WorkerReady(ready):
                 notes = (*ready.notes, *([ready.refuse_commands] if ready.refuse_commands else []))
                 self._tell(SandboxReady(rung=ready.rung.value, notes=notes))
+                self._warn(ready)
             case WorkerDied(how, will_restart):
                 after = (
                     "; background jobs ended with it, and a new one starts in the workspace's directory"

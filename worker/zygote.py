@@ -12,11 +12,15 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from protocol.control import (
+    Birth,
     Exited,
     Forked,
     FromZygote,
@@ -27,14 +31,13 @@ from protocol.control import (
     encode_control,
 )
 from protocol.wire import FrameError
-from worker.birth.again import exec_bubblewrap
 from worker.birth.inside import Newborn, become, enter_namespaces
 from worker.birth.line import Line
-from worker.birth.measure import Measure
 from worker.birth.rungs import BirthError, Rungs
+from worker.birth.wrapped import enter_bubblewrap
 from worker.sandbox import prctl, tree
 from worker.serve.calls import Registry
-from worker.serve.process import LEFT, away_from_streams
+from worker.serve.process import LEFT, away_from_streams, nothing
 
 _REQUEST_BYTES = 4096
 _DESCRIPTORS = 3
@@ -48,19 +51,12 @@ _LAST_SECONDS = 10.0
 
 class Zygote:
     def __init__(
-        self,
-        control: socket.socket,
-        run: Registry,
-        measure: Measure,
-        without: Collection[str],
-        program: tuple[str, ...],
+        self, control: socket.socket, run: Registry, measure: "Measure", without: Collection[str]
     ) -> None:
-        """`program`: the registry's module and the measure's file, for a worker that is another exec."""
         self._control = control
         self._run = run
         self._measure = measure
         self._rungs = Rungs(without, self._sweep)
-        self._program = program
         self._workers: dict[int, int] = {}
         """pidfd -> pid."""
         self._clean = True
@@ -108,13 +104,14 @@ class Zygote:
             raise OSError(f"a fork needs {_DESCRIPTORS} descriptors, {len(fds)} came")
         wire, descriptors, content = fds
         birth = decode_birth(os.pread(content, os.fstat(content).st_size, 0))
-        birth = self._measure.allowed(birth)
+        policy = birth.policy
+        policy = replace(policy, writable=(*policy.writable, *self._measure.writable))
+        birth = Birth(policy, birth.limits)
 
-        def newborn(line: Line, *closed: int) -> Newborn:
+        def newborn(line: Line) -> Newborn:
             # A copy of these in a worker would hide their ends from the supervisor and from us.
             self._control.close()
-            for fd in closed:
-                os.close(fd)
+            os.close(content)
             for pidfd in self._workers:
                 os.close(pidfd)
             mine, second = away_from_streams(wire), away_from_streams(descriptors)
@@ -122,9 +119,9 @@ class Zygote:
 
         pid = self._rungs.bear(
             birth,
-            lambda line, own: enter_namespaces(newborn(line, content), own_processes=own),
-            lambda line, _: become(newborn(line, content)),
-            lambda line, complaint: exec_bubblewrap(newborn(line), complaint, content, self._program),
+            lambda line, own: enter_namespaces(newborn(line), own_processes=own),
+            lambda line, _: become(newborn(line)),
+            lambda line, bwrap, complaints: enter_bubblewrap(newborn(line), bwrap, complaints),
         )
         try:
             return os.pidfd_open(pid), pid
@@ -150,6 +147,38 @@ class Zygote:
             socket.send_fds(self._control, [encode_control(message)], fds)
         except OSError:
             return  # the supervisor is gone; the next read says so
+
+
+class Measure:
+    """Coverage of a worker, for tests: `rcfile` is its configuration, empty for none.
+
+    A process that leaves by os._exit and can write nowhere records nothing on its own: the measure begins
+    after the fork, and its directory is made writable.
+    """
+
+    def __init__(self, rcfile: str) -> None:
+        self._rcfile = rcfile
+        self.writable = (str(Path(rcfile).parent),) if rcfile else ()
+
+    def begin(self) -> Callable[[], None]:
+        """What saves the measure."""
+        if not self._rcfile:
+            return nothing
+        # Not there outside of a test's environment.
+        coverage = importlib.import_module("coverage")
+        current = coverage.Coverage.current()
+        if current is not None:
+            current.stop()
+        measured = coverage.Coverage(
+            config_file=self._rcfile, data_file=str(Path(self._rcfile).parent / ".coverage"), data_suffix=True
+        )
+        measured.start()
+
+        def save() -> None:
+            measured.stop()
+            measured.save()
+
+        return save
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -181,8 +210,7 @@ def main(arguments: list[str]) -> NoReturn:
         # What exists now lives for ever; left out of collections it is never copied in a worker.
         gc.collect()
         gc.freeze()
-        names = tuple(filter(None, without.split(",")))
-        Zygote(control, run, measure, names, (registry, rcfile)).play()
+        Zygote(control, run, measure, tuple(filter(None, without.split(",")))).play()
     except FrameError as error:
         os.write(2, f"zygote: {type(error).__name__} {error}\n".encode(errors="replace"))
     leave()

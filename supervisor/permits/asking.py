@@ -12,6 +12,7 @@ from typing import Protocol
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from protocol.events import AnyEvent, PermissionAsked
 
@@ -94,26 +95,18 @@ class Questions:
     def somebody(self) -> bool:
         return self._asker is not None
 
-    async def ask(
-        self, question: Question, still_open: Callable[[], Answer | None]
-    ) -> tuple[Question, Answer, bool]:
-        """The question with its number, its answer, and whether the user was asked.  `still_open`, called when
-        its turn comes, may know the answer by then."""
+    async def ask(self, question: Question, settled: Callable[[], Answer | None]) -> tuple[int, Answer]:
+        """The number that the question got, and its answer.  `settled` is called when its turn comes: where
+        it knows the answer by then, nobody is asked and the number is 0.  Without an asker the answer is
+        no."""
         async with self._turn:
-            known = still_open()
-            if known is not None:
-                return question, known, False
+            if (known := settled()) is not None:
+                return 0, known
             if self._asker is None:
-                return question, Answer(), False
-            question = _numbered(question, next(self._numbers))
+                return 0, Answer()
+            question = replace(question, number=next(self._numbers))
             self._tell(_asked(question))
-            return question, await self._asker.ask(question), True
-
-
-def _numbered(question: Question, number: int) -> Question:
-    return Question(
-        **{name: getattr(question, name) for name in question.__struct_fields__} | {"number": number}
-    )
+            return question.number, await self._asker.ask(question)
 
 
 def _asked(question: Question) -> PermissionAsked:

@@ -123,6 +123,7 @@ def nobody_words(case: Case) -> str:
     if case.bare:
         ways.append("--sandbox unconfined")
     return (
-        f"not run: {case.at_stake} needs the user's word, and nobody can be asked in this run. Whoever starts "
-        f"it can permit it by {' and '.join(ways)}. Go on without it, or say in the answer what is needed and why."
+        f"not run: {case.at_stake} needs the user's word, and nobody can be asked in this run. Whoever "
+        f"starts it can permit it by {' and '.join(ways)}. Go on without it, or say in the answer what is "
+        "needed and why."
     )

@@ -11,6 +11,8 @@ from protocol.events import (
     AnyEvent,
     Compacted,
     Notice,
+    PermissionAnswered,
+    PermissionAsked,
     ReasoningDelta,
     ReplyFinished,
     ReplyRetried,
@@ -78,7 +80,10 @@ class View:
                 self._turn_finished(event)
             case SessionStarted() | SandboxReady() | Notice() | Compacted():
                 self._told(event)
-            case TurnStarted() | SessionClosed():
+            case PermissionAnswered():
+                what = ", ".join(event.permissions) or event.subject
+                self.line(f"  {'allowed' if event.allowed else 'not allowed'}: {what} ({event.by})")
+            case TurnStarted() | SessionClosed() | PermissionAsked():
                 pass
             case _:
                 assert_never(event)

@@ -18,7 +18,13 @@ from supervisor.wiring import open_session
 @contextmanager
 def wired(options: ReplOptions) -> Iterator[Prepared]:
     """The parts for these options.  Raises StopError for settings that can't be used."""
-    flags = Flags(model=options.model, base_url=options.base_url, workspace=options.workspace)
+    flags = Flags(
+        model=options.model,
+        base_url=options.base_url,
+        workspace=options.workspace,
+        sandbox=options.sandbox,
+        allow=options.allow,
+    )
     loaded = load(flags, os.environ, current_directory())
     settings, key = loaded.settings, read_key(loaded.settings, os.environ)
     if options.rehearsal:

@@ -60,8 +60,8 @@ class StopTurnError(Exception):
 
 
 class SessionTools:
-    """`loop.Tools` over a gate and a pool.  `masks` take our own key out of what enters the conversation; `whole`: the
-    user is shown all that the model gets."""
+    """`loop.Tools` over a gate and a pool.  `masks` take our own key out of what enters the conversation;
+    `whole`: the user is shown all that the model gets."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class SessionTools:
 
         if call.name not in TOOLS:
             words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
-            finished(_refused(call, words, "unknown tool"))
+            finished(_not_run(call, wire.Status.REFUSED, words, "unknown tool"))
             return
         try:
             admitted = await self._gate.admit(call)
@@ -161,7 +161,7 @@ class SessionTools:
             raise
         match admitted:
             case Refuse(words):
-                finished(_refused(call, words, words.partition("\n")[0]))
+                finished(_not_run(call, wire.Status.REFUSED, words, words.partition("\n")[0]))
             case Run(policy, approved):
                 started = trio.current_time()  # how long the user took is not the tool's time
                 await self._pool.run(
@@ -204,8 +204,8 @@ class SessionTools:
         )
 
 
-def _refused(call: ToolCall, words: str, summary: str) -> wire.ToolFinished:
-    return wire.ToolFinished(call.id, wire.Status.REFUSED, words, Display(summary))
+def _not_run(call: ToolCall, status: wire.Status, words: str, summary: str) -> wire.ToolFinished:
+    return wire.ToolFinished(call.id, status, words, Display(summary))
 
 
 def batches(calls: Sequence[ToolCall]) -> list[list[ToolCall]]:

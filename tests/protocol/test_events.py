@@ -23,6 +23,24 @@ EXAMPLES: list[AnyEvent] = [
     events.ReplyFinished(kind="answer", text="done", round=2, usage=Usage(1, 2)),
     events.ToolStarted(call_id="c", name="search", arguments="{}"),
     events.ToolOutputDelta(call_id="c", text="x"),
+    events.PermissionAsked(
+        question=1,
+        call_id="c",
+        name="run_command",
+        subject="make",
+        permissions=("write:/x",),
+        reason="it needs more",
+        choices=("once",),
+    ),
+    events.PermissionAnswered(
+        question=None,
+        call_id="c",
+        name="run_command",
+        subject="make",
+        permissions=(),
+        allowed=False,
+        by="rule",
+    ),
     events.ToolFinished(
         call_id="c", name="search", status="done", failed=False, seconds=0.1, bytes=3, display=Display("read")
     ),

@@ -11,6 +11,7 @@ import trio
 from protocol.conversation import User
 from protocol.events import AnyEvent, TurnFinished
 from supervisor.options import New, Start
+from supervisor.permits.asking import Asker
 from supervisor.places import project_of
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.server import ScriptedServer, serve
@@ -49,7 +50,11 @@ class House:
 
     @asynccontextmanager
     async def session(
-        self, start: Start | None = None, key: str | None = None, **settings: object
+        self,
+        start: Start | None = None,
+        key: str | None = None,
+        asker: Asker | None = None,
+        **settings: object,
     ) -> AsyncIterator[Session]:
         root, project = project_of(self.workspace)
         made = Settings(
@@ -62,7 +67,7 @@ class House:
         )
         made = msgspec.structs.replace(made, **settings)
         with trio.fail_after(60):
-            async with open_session(made, key, start or New(), self.tell) as session:
+            async with open_session(made, key, start or New(), self.tell, asker) as session:
                 yield session
 
     def transcript(self) -> list[dict[str, object]]:

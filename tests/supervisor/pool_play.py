@@ -13,7 +13,8 @@ from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import ToolFinished
 from supervisor import machine
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.choices.tables import SandboxChoices
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
 from supervisor.pool.workers import Pool, PoolOpening, open_pool
 from supervisor.pool.zygote import Launch
@@ -48,7 +49,7 @@ class Site:
     @property
     def policy(self) -> SandboxPolicy:
         return default_policy(
-            self.workspace, self.output, self.tmp, self.environ, self.state, Wishes(mode=self.mode)
+            self.workspace, self.output, self.tmp, self.environ, self.state, SandboxChoices(mode=self.mode)
         )
 
     def tell(self, event: PoolEvent) -> None:

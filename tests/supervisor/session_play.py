@@ -13,6 +13,7 @@ from protocol import wire
 from protocol.conversation import Pair, ToolCall, flatten
 from protocol.display import Display
 from protocol.events import AnyEvent
+from protocol.policy import SandboxPolicy
 from protocol.tools.catalog import TOOLS, schema
 from supervisor.context.budget import Budget
 from supervisor.masks import Masks
@@ -20,6 +21,7 @@ from supervisor.model.chat import ChatModel
 from supervisor.model.dialect import DEEPSEEK
 from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
+from supervisor.permits.gate import Refuse, Run
 from supervisor.session.calls import SessionTools
 from supervisor.session.rounds import Rounds
 from supervisor.session.session import Session
@@ -30,11 +32,27 @@ MAX_ROUNDS = 2
 """Tool rounds of a turn: small, so that the limit is met often."""
 
 
+class Everything:
+    """A gate that lets every call through."""
+
+    def start_turn(self) -> None:
+        """Nothing to forget."""
+
+    async def admit(self, call: ToolCall) -> Run | Refuse:
+        return Run()
+
+
 class QuickPool:
     """Runs every call by saying so."""
 
     async def run(
-        self, call: ToolCall, deliver: Callable[[wire.ToolFinished], None], on_output: Callable[[str], None]
+        self,
+        call: ToolCall,
+        deliver: Callable[[wire.ToolFinished], None],
+        on_output: Callable[[str], None],
+        *,
+        policy: SandboxPolicy | None = None,
+        approved: bool = False,
     ) -> None:
         end = wire.ToolFinished(call.id, wire.Status.CANCELLED, "half", Display("cancelled"))
         try:
@@ -86,7 +104,7 @@ async def played(
                 MAX_ROUNDS,
                 store.loaded.round,
             )
-            tools = SessionTools(QuickPool(), tell, Masks(None))
+            tools = SessionTools(QuickPool(), Everything(), tell, Masks(None))
             summariser = Summariser(rounds, lambda system: new_request(tools=False, system=system))
             yield Session(store, rounds, tools, summariser, tell, 500, lambda: None), store
     finally:

@@ -10,10 +10,12 @@ from protocol import wire
 from protocol.conversation import ToolCall, ToolResult
 from protocol.display import Display
 from protocol.events import AnyEvent, ToolFinished
+from protocol.policy import SandboxPolicy
 from supervisor.exits import StopError
 from supervisor.masks import Masks
 from supervisor.model.dialect import NO_OUTPUT
 from supervisor.session.calls import NOT_BEGUN, SessionTools, StopTurnError, batches
+from tests.supervisor.session_play import Everything
 
 
 def call(id: str, name: str = "read_file", problem: str = "") -> ToolCall:
@@ -31,7 +33,13 @@ class RecordingPool:
             self.hold.set()
 
     async def run(
-        self, call: ToolCall, deliver: Callable[[wire.ToolFinished], None], on_output: Callable[[str], None]
+        self,
+        call: ToolCall,
+        deliver: Callable[[wire.ToolFinished], None],
+        on_output: Callable[[str], None],
+        *,
+        policy: SandboxPolicy | None = None,
+        approved: bool = False,
     ) -> None:
         self.log.append(f"+{call.id}")
         on_output("some")
@@ -54,7 +62,7 @@ async def results_of(
     pool: RecordingPool, calls: list[ToolCall], key: str | None = None
 ) -> tuple[list[ToolResult], Told]:
     told, results = Told(), list[ToolResult]()
-    await SessionTools(pool, told, Masks(key)).run(calls, results.append)
+    await SessionTools(pool, Everything(), told, Masks(key)).run(calls, results.append)
     return results, told
 
 
@@ -89,7 +97,7 @@ async def test_a_call_with_unusable_arguments_is_answered_and_never_run() -> Non
 
 
 async def test_three_unusable_replies_running_stop_the_turn_with_all_results_delivered() -> None:
-    tools, results = SessionTools(RecordingPool(), Told(), Masks(None)), list[ToolResult]()
+    tools, results = SessionTools(RecordingPool(), Everything(), Told(), Masks(None)), list[ToolResult]()
     tools.start_turn()
     for number in range(2):
         await tools.run([call(f"a{number}", problem="bad")], results.append)
@@ -99,7 +107,7 @@ async def test_three_unusable_replies_running_stop_the_turn_with_all_results_del
 
 
 async def test_a_good_reply_between_bad_ones_starts_the_count_anew() -> None:
-    tools, results = SessionTools(RecordingPool(), Told(), Masks(None)), list[ToolResult]()
+    tools, results = SessionTools(RecordingPool(), Everything(), Told(), Masks(None)), list[ToolResult]()
     for number, problem in enumerate(["bad", "bad", "", "bad", "bad"]):
         await tools.run([call(f"a{number}", problem=problem)], results.append)
     assert len(results) == 5
@@ -127,7 +135,7 @@ async def test_an_empty_result_gets_a_placeholder() -> None:
 
 async def test_an_interrupt_answers_the_running_call_with_what_it_had_and_the_others_as_not_begun() -> None:
     pool, told, results = RecordingPool(hold=True), Told(), list[ToolResult]()
-    tools = SessionTools(pool, told, Masks(None))
+    tools = SessionTools(pool, Everything(), told, Masks(None))
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tools.run, [call("a"), call("w", "write_file")], results.append)
@@ -142,12 +150,14 @@ async def test_a_full_disk_stops_the_batch_as_one_clear_error() -> None:
             raise StopError("the disk is full")
 
     with pytest.raises(StopError, match="disk is full"):
-        await SessionTools(RecordingPool(), Told(), Masks(None)).run([call("a"), call("b")], deliver)
+        await SessionTools(RecordingPool(), Everything(), Told(), Masks(None)).run(
+            [call("a"), call("b")], deliver
+        )
 
 
 async def test_an_interrupt_of_calls_side_by_side_answers_what_comes_after_them_as_not_begun() -> None:
     results = list[ToolResult]()
-    tools = SessionTools(RecordingPool(hold=True), Told(), Masks(None))
+    tools = SessionTools(RecordingPool(hold=True), Everything(), Told(), Masks(None))
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             calls = [call("a"), call("b"), call("w", "write_file")]
@@ -164,7 +174,7 @@ async def test_an_interrupt_of_calls_side_by_side_answers_what_comes_after_them_
 async def test_who_wants_to_see_everything_is_shown_what_the_model_gets(whole: bool, shown: str) -> None:
     told, results = Told(), list[ToolResult]()
     pool = RecordingPool(text="sk-a-key-of-ours!")
-    tools = SessionTools(pool, told, Masks("sk-a-key-of-ours"), whole=whole)
+    tools = SessionTools(pool, Everything(), told, Masks("sk-a-key-of-ours"), whole=whole)
     await tools.run([call("a")], results.append)
     assert results[0].text == "[masked: the key of the model's server]!"
     (end,) = [event for event in told if isinstance(event, ToolFinished)]

@@ -86,6 +86,10 @@ VECTORS = [
     ["--", "--task"],
     ["-x", "task"],
     ["täsk mit ❯"],
+    ["--allow", "git-write", "task", "--allow=run_command git push*"],
+    ["--allow", "", "task"],
+    ["--sandbox=read-only", "task"],
+    ["--sandbox=", "task"],
 ]
 
 
@@ -117,12 +121,17 @@ def test_no_line_is_read_in_two_ways(words: list[str]) -> None:
 
 
 def test_the_plain_parser_takes_every_option_of_the_table() -> None:
-    sample = {Kind.TEXT: ["x"], Kind.SECONDS: ["1"], Kind.COUNT: ["1"], Kind.SWITCH: []}
+    sample = {Kind.TEXT: ["x"], Kind.SECONDS: ["1"], Kind.COUNT: ["1"], Kind.SWITCH: [], Kind.WORDS: ["x"]}
     for option in RUN_OPTIONS:
         task = [] if option.field == "file" else ["task"]
         assert plain_run([option.flag, *sample[option.kind], *task]) not in (None, RunOptions(task="task"))
     for option in BARE_OPTIONS:
         assert plain_bare([option.flag, *sample[option.kind]]) not in (None, ReplOptions())
+
+
+def test_what_is_allowed_may_be_said_more_than_once() -> None:
+    arguments = ["--allow", "git-write", "--allow", "read:/x"]
+    assert plain_bare(arguments) == ReplOptions(allow=("git-write", "read:/x")) == by_typer(arguments)
 
 
 def test_where_a_conversation_starts_is_one_of_four() -> None:

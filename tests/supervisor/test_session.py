@@ -1,11 +1,11 @@
 """Turns played whole: over HTTP, in a real worker, with everything on disk."""
 
-import contextlib
 import itertools
 import json
+import os
+import signal
 from pathlib import Path
 
-import psutil
 import pytest
 import trio
 
@@ -14,6 +14,7 @@ from supervisor.exits import StopError
 from supervisor.options import Continue, Resume
 from supervisor.rehearsal.script import Status, Step
 from tests.supervisor.house import calling, command, house, say
+from tests.supervisor.pool_play import processes
 
 FOUR_ROUNDS = (
     calling(("read_file", {"path": "a.txt"}), text="I read it.", thinking="Look first."),
@@ -215,28 +216,16 @@ async def test_text_beside_calls_is_narration_and_text_without_is_the_answer(tmp
     ]
 
 
-async def kill_worker_above(word: str) -> None:
-    """From outside, as soon as a command with this argument runs: no command can do it itself."""
-    while not (found := [one for one in psutil.Process().children(True) if word in words_of(one)]):
-        await trio.sleep(0.02)
-    [sleeping] = found
-    shell = sleeping.parent()
-    assert shell is not None
-    worker = shell.parent()
-    assert worker is not None
-    worker.kill()
-
-
-def words_of(process: psutil.Process) -> list[str]:
-    with contextlib.suppress(psutil.Error):
-        return list(map(str, process.cmdline()))
-    return []
+async def kill_the_worker(once: Path) -> None:
+    while not once.exists():
+        await trio.sleep(0.005)
+    os.kill(processes()[1], signal.SIGKILL)
 
 
 async def test_a_worker_that_is_killed_is_told_of_at_the_next_boundary(tmp_path: Path) -> None:
-    async with house(tmp_path, command("sleep 5.25; :"), Step(text="Oh.")) as home:
+    async with house(tmp_path, command("touch go; sleep 5"), Step(text="Oh.")) as home:
         async with home.session() as session, trio.open_nursery() as nursery:
-            nursery.start_soon(kill_worker_above, "5.25")
+            nursery.start_soon(kill_the_worker, home.workspace / "go")
             assert (await say(session, "try")).text == "Oh."
     messages = json.loads(home.bodies()[1])["messages"]
     assert [message["role"] for message in messages[3:]] == ["tool", "user"]

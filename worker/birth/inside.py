@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from protocol.control import Birth
 from protocol.policy import Limits, Means, SandboxPolicy
 from worker.birth.line import Confined, EndedError, Forked, Go, Line, Refused, UsersMapped, WantsUsers
-from worker.sandbox import confine, mounts, namespaces, prctl, rlimits
+from worker.sandbox import confine, mounts, namespaces, prctl
 from worker.sandbox.canaries import LeakError
 from worker.sandbox.plan import Step, plan
 from worker.serve.calls import Registry
@@ -85,7 +85,6 @@ def become(newborn: Newborn, steps: tuple[Step, ...] | None = None) -> NoReturn:
         if steps is not None:
             _mount(steps, go, birth.policy, birth.limits)
         leave_streams()
-        rlimits.apply(birth.limits, namespaced=go.means is not Means.NONE)
         confined = confine.confine(
             birth.policy, birth.limits, go.means, go.probes, abi=None if go.landlock else 0
         )

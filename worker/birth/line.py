@@ -75,10 +75,6 @@ class Line:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(ours), cls(theirs)
 
-    @classmethod
-    def at(cls, fd: int) -> "Line":
-        return cls(socket.socket(fileno=fd))
-
     def fileno(self) -> int:
         return self._end.fileno()
 

@@ -14,6 +14,7 @@ from protocol.control import Birth
 from protocol.policy import Means, Mode
 from protocol.wire import Probe
 from worker.birth.line import Confined, EndedError, Forked, Go, Line, Refused, UsersMapped, WantsUsers
+from worker.birth.wrapped import complaint
 from worker.sandbox import bubblewrap, namespaces
 from worker.serve.process import LEFT
 
@@ -23,23 +24,24 @@ NATIVE, PROCESSES, BUBBLEWRAP, LANDLOCK = "native", "processes", "bubblewrap", "
 _STEP_SECONDS = 3.0
 """A step needs milliseconds; a disk that doesn't answer must not stop the births of others for long."""
 _EXEC_SECONDS = 8.0
-"""Of a step in which Python starts anew."""
-_COMPLAINT_BYTES = 4096
+"""Of the step in which bwrap starts an interpreter."""
 
 Child = Callable[[Line, bool], NoReturn]
 """What a process does once it is forked: with its line to the zygote, with a PID namespace or without."""
 
-Wrapped = Callable[[Line, int], NoReturn]
-"""The same for bwrap: with a file for what it prints."""
+Wrapped = Callable[[Line, str, int], NoReturn]
+"""The same by way of bwrap: the program, and a descriptor for what it prints."""
 
 _GIVES = {
     NATIVE: "namespaces of its own, made by the worker itself",
     BUBBLEWRAP: "namespaces of its own, made by bwrap",
 }
+_NO_BWRAP = f"there is no bwrap that root alone can change at {', '.join(bubblewrap.PLACES)}"
 
 _REMEDIES = (
     ("new namespaces: Operation not permitted", "in a container: start it with a seccomp profile that allows "
      "unshare; else allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)"),
+    (_NO_BWRAP, "install the package bubblewrap"),
     ("new namespaces: No space left", "raise /proc/sys/user/max_user_namespaces"),
     ("_map: ", "an AppArmor profile keeps user namespaces without rights (sysctl "
      "kernel.apparmor_restrict_unprivileged_userns): install bubblewrap with its profile"),
@@ -72,8 +74,10 @@ class Rungs:
             return pid
         if BUBBLEWRAP in self._refused:
             tried.append(self._refused[BUBBLEWRAP])
-        elif (pid := self._wrapped(wrapped, tried)) is not None:
+        elif (pid := self._bubblewrap(wrapped, tried)) is not None:
             return pid
+        if LANDLOCK in self._refused:
+            tried.append(self._refused[LANDLOCK])
         try:
             return self._plain(worker, tuple(tried))
         except BirthError as error:
@@ -100,20 +104,23 @@ class Rungs:
             self._refused[PROCESSES] = why
         return pid
 
-    def _wrapped(self, play: Wrapped, tried: list[Probe]) -> int | None:
-        """A worker that bwrap starts; what it prints says why it doesn't."""
-        complaint = os.memfd_create("polier-bwrap", os.MFD_CLOEXEC)
-        go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, own_processes=True)
+    def _bubblewrap(self, wrapped: Wrapped, tried: list[Probe]) -> int | None:
+        """A worker below bwrap, which is its pid for us; None where that can't be had."""
+        bwrap = bubblewrap.find()
+        if bwrap is None:
+            self._note(BUBBLEWRAP, BirthError(_NO_BWRAP, lasting=True), tried)
+            return None
+        complaints = os.memfd_create("bwrap", os.MFD_CLOEXEC)
         try:
-            with self._forked(lambda line, _: play(line, complaint), True) as (line, pid):
+            with self._forked(lambda line, _: wrapped(line, bwrap, complaints), True) as (line, pid):
+                go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, True)
                 return self._let_go(line, pid, go, _EXEC_SECONDS)
         except BirthError as error:
-            printed = os.pread(complaint, _COMPLAINT_BYTES, 0).decode(errors="replace").strip()
-            why = printed.splitlines()[-1] if printed else str(error)
-            self._note(BUBBLEWRAP, BirthError(why, lasting=error.lasting or bool(printed)), tried)
+            said = complaint(complaints)
+            self._note(BUBBLEWRAP, BirthError(said, lasting=True) if said else error, tried)
             return None
         finally:
-            os.close(complaint)
+            os.close(complaints)
 
     def _note(self, name: str, error: BirthError, tried: list[Probe]) -> None:
         probe = Probe(name, False, str(error), _remedy(str(error)))

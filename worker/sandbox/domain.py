@@ -5,7 +5,7 @@ thread has entered it can't leave.  Within a domain signals, ptrace and /proc/PI
 are refused; the worker, which is outside and above, keeps its rights to all of it.
 """
 
-from worker.sandbox import landlock
+from worker.sandbox import landlock, rlimits
 from worker.sandbox.seccomp import Filter
 
 _NO_RIGHTS_TO_FILES_LOST = (("/", landlock.REFER),)
@@ -29,7 +29,9 @@ class Domain:
             self._ruleset = landlock.Ruleset(_MAKE_BLOCK, (), abi=abi)
 
     def enter(self) -> None:
-        """For this thread and what it starts from now on.  Raises OSError; then nothing must be started."""
+        """For this thread and what it starts from now on; both step back behind what the user does.  Raises
+        OSError; then nothing must be started."""
+        rlimits.step_back()
         if self._ruleset is not None:
             self._ruleset.enter()
         if self._filter is not None:

@@ -1,0 +1,1 @@
+"""`agent doctor`: what confines commands on this machine, tried for real."""
