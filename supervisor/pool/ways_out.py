@@ -8,10 +8,11 @@ import socket
 from collections.abc import Callable
 
 import trio
+from msgspec.structs import replace
 
 from protocol import wire
 from protocol.policy import Network, SandboxPolicy
-from protocol.wire import Denial
+from protocol.wire import Denial, ToolFinished
 from supervisor.network.dial import DialFailedError, DialRefusedError, dial
 from supervisor.network.hosts import Hosts
 from supervisor.network.proxy import refusal, serve_proxy
@@ -27,7 +28,7 @@ _NAME_BYTES = 64
 
 
 class WaysOut:
-    """`denied` hears what the proxy refuses.  `serve` runs as a task for the worker's whole life."""
+    """`denied` hears what the proxy refuses."""
 
     def __init__(
         self,
@@ -47,9 +48,9 @@ class WaysOut:
         """Call id -> connections so far."""
         self._nursery: trio.Nursery | None = None
 
-    async def serve(self) -> None:
-        async with trio.open_nursery() as self._nursery:
-            await trio.sleep_forever()
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Connections live in this nursery, which ends with the worker."""
+        self._nursery = nursery
 
     def listens(self) -> None:
         """The worker has made the door of its network.  Raises ChannelBrokenError where that is none."""
@@ -117,6 +118,23 @@ class WaysOut:
     def _post(self, message: wire.Dialled | wire.DialRefused) -> None:
         with contextlib.suppress(ChannelClosedError):  # whoever reads its wire notices
             self._channel.post(message)
+
+
+def with_denials(finished: ToolFinished, denials: tuple[Denial, ...]) -> ToolFinished:
+    """The result with what the proxy refused meanwhile, in words for the model too: what a program prints of
+    it need not name the host.  It is sure, so it stands for what the worker has guessed."""
+    named = {denial.permission for denial in denials}
+    guessed = tuple(one for one in finished.denials if one.sure or one.permission not in named)
+    told = [one for one in denials if one not in guessed]
+    if not told:
+        return finished
+    lines = [
+        f"[sandbox: blocked {one.what}: it is not on the list of hosts"
+        + (f'; ask with needs=["{one.permission}"]]' if one.permission else "]")
+        for one in told
+        if one.permission is None or str(one.permission) not in finished.text
+    ]
+    return replace(finished, text="\n".join([finished.text, *lines]), denials=(*told, *guessed))
 
 
 def _is_door(listener: socket.socket) -> bool:

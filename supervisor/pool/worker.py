@@ -7,11 +7,11 @@ import contextlib
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
 import trio
-from msgspec.structs import replace
 
 from protocol import wire
 from protocol.conversation import ToolCall
@@ -21,7 +21,7 @@ from protocol.wire import Status, ToolFinished, ToSupervisor
 from supervisor.exits import StopError
 from supervisor.pool.bounds import BLOCK, bounded, bounded_job
 from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
-from supervisor.pool.ways_out import WaysOut
+from supervisor.pool.ways_out import WaysOut, with_denials
 from supervisor.pool.zygote import Born, NoWorkerError
 
 M = TypeVar("M", wire.Hello, wire.Ready)
@@ -70,8 +70,7 @@ class Running:
 
     def finish(self, finished: ToolFinished) -> None:
         if self.finished is None:
-            more = [denial for denial in self._denials if denial not in finished.denials]
-            self.finished = replace(finished, denials=(*finished.denials, *more)) if more else finished
+            self.finished = with_denials(finished, tuple(self._denials))
             self.done.set()
 
 
@@ -99,6 +98,8 @@ class Worker:
         self._running: dict[str, Running] = {}
         self._files: dict[str, int] = {}
         """Call id -> output files so far; every call this worker ever had, as jobs outlive their calls."""
+        self._early: deque[ToSupervisor] = deque()
+        """What came together with the handshake and is none of it."""
         self._ways_out: WaysOut | None = None
         self._why = ""
         self._result_cap = Limits().result_cap_bytes
@@ -131,19 +132,22 @@ class Worker:
             raise NoWorkerError(f"a worker failed before it was ready: {error}") from error
 
     async def _expect(self, kind: type[M]) -> M:
-        messages = await self._channel.receive()
-        match messages:
-            case [only] if isinstance(only, kind):
-                return only
-        raise ChannelBrokenError(f"it said {type(messages[0]).__name__} instead of {kind.__name__}")
+        if not self._early:
+            self._early.extend(await self._channel.receive())
+        said = self._early.popleft()
+        if isinstance(said, kind):
+            return said
+        raise ChannelBrokenError(f"it said {type(said).__name__} instead of {kind.__name__}")
 
     async def live(self) -> None:
         """Serve the wire until the worker is gone, by its wire's end or its process's, whichever is first."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._channel.flush)
-            nursery.start_soon(self._out().serve)
+            self._out().begin(nursery)
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
+                while self._early:
+                    self._take(self._early.popleft())
                 await self._channel.read(self._take)
             except ChannelBrokenError as error:
                 self.kill(str(error))
