@@ -48,6 +48,9 @@ class Workers(Protocol):
     @property
     def cwd(self) -> str: ...
 
+    @property
+    def refusal(self) -> str: ...
+
     async def ready(self) -> Ready: ...
 
     def replace(self, policy: SandboxPolicy) -> bool: ...
@@ -105,6 +108,8 @@ class Gate:
             words = f"not run: the rule deny {judged.rule!r} of the user's settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))
         ready = await self._workers.ready()
+        if self._workers.refusal:
+            return Refuse(f"not run: {self._workers.refusal}")
         if words := unmet(ready, self._require):
             return self._refused(case, Decider.PROGRAM, f"not run: {words}")
         # A page is fetched by the supervisor, which holds to its list on every rung.

@@ -31,6 +31,7 @@ class Workers:
 
     def __init__(self, rung: Rung, why: str, cwd: str) -> None:
         self.cwd = cwd
+        self.refusal = ""
         self.idle = True
         self.replaced: list[SandboxPolicy] = []
         self._ready = Ready(rung, refuse_commands=why)
@@ -320,3 +321,11 @@ async def test_a_host_of_a_flag_gives_the_whole_network_only_to_commands_that_na
     assert run.policy is not None
     assert run.policy.network is Network.ON
     assert yard.gate.policy.network is Network.OFF
+
+
+async def test_where_no_worker_can_be_had_nobody_is_asked(tmp_path: Path) -> None:
+    yard = Yard(tmp_path, rung=Rung.OFF)
+    yard.workers.refusal = "No worker process can be had: the zygote fails"
+    refused = await yard.admit("ls", "unconfined")
+    assert refused == Refuse("not run: No worker process can be had: the zygote fails")
+    assert yard.told == []
