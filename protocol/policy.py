@@ -8,6 +8,16 @@ OUTPUT_MOUNT = "/run/polier/output"
 """Where results say that whole outputs lie, on every rung.  Without a mount namespace the file tools
 translate it, and commands find the real directory in $POLIER_OUTPUT."""
 
+RUN_LATER = (
+    ".agent",  # our own settings for the project
+    "AGENTS.md",  # instructions that a later session takes from the project
+    ".bash_login", ".bash_profile", ".bashrc", ".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc",
+    ".devcontainer", ".envrc", ".gitconfig", ".githooks", ".husky", ".idea", ".mcp.json", ".vscode",
+    ".claude", ".codex", ".cursor", ".gemini", "CLAUDE.md", "GEMINI.md",
+)  # fmt: skip
+"""Names at the top of a workspace that other programs act on later, unseen: settings of editors, shells and
+agents.  Those that exist are protected; a new one is told of."""
+
 
 class Mode(Enum):
     """What tools may write: nothing, the workspace, or what the user may."""
@@ -74,6 +84,9 @@ class SandboxPolicy(Struct, frozen=True):
     pinned: tuple[str, ...] = ()
     """Directories that may be written, but neither renamed nor replaced."""
     network: Network = Network.OFF
+    hosts: tuple[str, ...] = ()
+    """HOST:PORT or *.HOST:PORT: what the supervisor connects to for this worker, by its proxy (where the
+    network is LISTED or OFF and the rung is `full`) and for `fetch` (on every rung)."""
     layer: str = ""
     """An empty private directory: what a command does to the workspace lands there instead.  Empty text:
     the workspace itself is changed."""
@@ -96,7 +109,7 @@ class Limits(Struct, frozen=True):
     """Of all commands of a worker together, in memory (shared pages counted once).  The supervisor fills it
     in from the machine's memory."""
     processes: int = 1024
-    """Of all commands of a worker together."""
+    """Of all commands of a worker together, and four times as many threads."""
     cpu_seconds: int = 600
     """Of one process."""
     open_files: int = 8192
@@ -106,9 +119,9 @@ class Limits(Struct, frozen=True):
     output_bytes: int = 16 * 1024**3
     """What one command may print, kept or not."""
     disk_bytes: int = 10 * 1024**3
-    """By how much the free space of the workspace's disk may shrink during one command."""
+    """By how much the free space of a disk that commands write to may shrink during one command."""
     disk_free_bytes: int = 1024**3
-    """What must stay free on it while a command runs, unless less was free before."""
+    """What must stay free there while a command runs, or half of what was free before where that is less."""
 
 
 class Limit(Enum):

@@ -5,6 +5,7 @@ raises ToolError for what it can't do; the words go to the model.  It looks at `
 may take long, and then returns what it has with Status.CANCELLED.
 """
 
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from protocol.display import Display
-from protocol.policy import Limit, Limits, SandboxPolicy
+from protocol.policy import Limit, Limits, Rung, SandboxPolicy
 from protocol.wire import Denial, Status
 
 
@@ -96,6 +97,18 @@ def _enter_nothing() -> None:
     """The domain of commands that nobody confines."""
 
 
+class FilesKeeper(Protocol):
+    """Looks after files that other programs act on later.  See worker/sandbox/restore.py."""
+
+    def before(self, *, jobs_run: bool) -> None:
+        """A command is about to start; whether background jobs of earlier ones run."""
+        ...
+
+    def after(self) -> tuple[str, ...]:
+        """It has ended: what was undone or is to be told, one line each."""
+        ...
+
+
 def _tell_nobody(job: str, line: str) -> None:
     """A desk without a listener."""
 
@@ -111,6 +124,10 @@ class Desk:
     """Why run_command is refused (no sandbox here); empty where it may run."""
     enter: Callable[[], None] = _enter_nothing
     """Called by the fresh thread that starts a command: the command's own domain.  Raises OSError."""
+    rung: Rung = Rung.OFF
+    """How far the policy is enforced: what a command was refused is explained by it."""
+    keeper: FilesKeeper | None = None
+    """None where nobody looks after them."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
     jobs: dict[str, BackgroundJob] = field(default_factory=dict)
@@ -127,10 +144,16 @@ class Desk:
     """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 
 
+def _nowhere(host: str, _port: int) -> socket.socket:
+    """A call that nobody connects."""
+    raise ToolError(f"no connection to {host}: this worker can't ask for one")
+
+
 @dataclass(frozen=True)
 class Call:
     """`open_output` asks the supervisor for a file for this call's whole output and waits for it: its
     name in the output directory and a descriptor to write to; raises ToolError where none can be had.
+    `dial` asks it for a connection to a host and a port; raises ToolError where that is refused or fails.
     `say` sends text that a command has just printed towards the screen; it never blocks for long."""
 
     id: str
@@ -138,6 +161,7 @@ class Call:
     cancelled: threading.Event
     say: Callable[[str], None]
     open_output: Callable[[], tuple[str, int]]
+    dial: Callable[[str, int], socket.socket] = _nowhere
     approved: bool = False
     """The user allowed this very command, though nothing may confine it."""
     alone: bool = False

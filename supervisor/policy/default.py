@@ -8,9 +8,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
 from protocol.policy import Mode, Network, SandboxPolicy
+from supervisor.choices.tables import SandboxChoices
 from supervisor.exits import USAGE, StopError
 from supervisor.policy.environment import commands_environment, is_text
 from supervisor.policy.home import private_home
@@ -18,7 +17,7 @@ from supervisor.policy.protected import protected_places
 from supervisor.policy.readable import readable_places
 from supervisor.policy.repository import repository_of
 from supervisor.policy.secrets import hidden_places
-from supervisor.policy.survey import Survey, survey
+from supervisor.policy.survey import survey
 
 _NO_WORKSPACE = (
     "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run",
@@ -27,70 +26,47 @@ _NO_WORKSPACE = (
 """Below /.  A project may lie in one of them, but none of them is a project."""
 
 
-class Wishes(Struct, frozen=True):
-    """What the user's settings say about the sandbox.  Paths may begin with `~`."""
-
-    mode: Mode = Mode.WORKSPACE_WRITE
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    environment: tuple[str, ...] = ()
-    environment_secret: tuple[str, ...] = ()
-    hide_env_files: bool = True
-    """Whether files of the workspace that usually hold secrets are hidden: `.env`, private keys."""
-    network: Network = Network.OFF
-
-
 def default_policy(
     workspace: Path,
     output: Path,
     tmp: Path,
     environ: Mapping[str, str],
     home_state: Path,
-    wishes: Wishes | None = None,
+    wishes: SandboxChoices | None = None,
 ) -> SandboxPolicy:
     """The policy of a session.  `tmp` exists and is private; `home` is made in it, $HOME of commands.
 
     `home_state`: the state directory, hidden but for `output` and `tmp`.  `environ`: the user's, of which
-    only names on a list reach commands.  Raises StopError for a workspace that can't be worked in.
+    only names on a list reach commands.  `wishes`: the user's settings, `~` resolved.  Raises StopError
+    for a workspace that can't be worked in.
     """
-    wishes = wishes or Wishes()
+    wishes = wishes or SandboxChoices()
     root, tmp, state = workspace.resolve(), tmp.resolve(), home_state.resolve()
     user_home = Path(environ.get("HOME") or "~").expanduser().resolve()
     _usable(root, workspace)
-    unconfined = wishes.mode is Mode.UNCONFINED
-    if unconfined:
-        # What may be done is what the user may do, so their own home is the right one.
-        home, hidden, protected = user_home, [], []
-    else:
+    hidden: tuple[Path, ...] = ()
+    protected: tuple[Path, ...] = ()
+    # What may be done unconfined is what the user may do, so their own home is the right one.
+    home, network = user_home, Network.ON
+    if wishes.mode is not Mode.UNCONFINED:
         _confinable(root, user_home, state)
-        home = private_home(tmp, user_home, root)
+        home, network = private_home(tmp, user_home, root), wishes.network
         seen = survey(root)
-        secrets = seen.secrets if wishes.hide_env_files else Survey().secrets
-        hidden = list(hidden_places(state, user_home, root, environ, secrets))
-        protected = list(protected_places(root, seen.repositories))
-    network = Network.ON if unconfined else wishes.network
-    wished = _wished((*wishes.read, *_shared_repository(root)), user_home)
-    writable = [path for path in _wished(wishes.write, user_home) if not root.is_relative_to(path)]
-    environment = commands_environment(
-        environ,
-        home,
-        user_home,
-        root,
-        tmp,
-        wishes.environment,
-        wishes.environment_secret,
-        wishes.mode,
-        network,
-    )
+        secrets = seen.secrets if wishes.hide_env_files else ()
+        hidden = tuple(hidden_places(state, user_home, root, environ, secrets))
+        protected = tuple(protected_places(root, seen.repositories))
+    read = [*map(Path, wishes.read)]
+    readable = readable_places(environ, user_home, root, [*read, *_shared_repository(root)], hidden)
     return SandboxPolicy(
         workspace=str(root),
         mode=wishes.mode,
-        readable=_texts(readable_places(environ, user_home, root, wished, hidden)),
-        writable=_texts(path.resolve() for path in writable if path.exists()),
+        readable=_texts(readable),
+        # What contains the workspace would take its protected places with it.
+        writable=_texts(path for path in _real(map(Path, wishes.write)) if not root.is_relative_to(path)),
         tmp=str(tmp),
         output=str(output.resolve()),
-        environment=tuple(environment.items()),
-        opened=_texts(path.resolve() for path in _wished(wishes.read, user_home) if path.exists()),
+        environment=tuple(commands_environment(environ, home, user_home, root, tmp, wishes, network).items()),
+        opened=_texts(_real(read)),
         hidden=_texts(hidden),
         protected=_texts(protected),
         network=network,
@@ -129,20 +105,19 @@ def _confinable(root: Path, user_home: Path, state: Path) -> None:
         )
 
 
-def _wished(named: Iterable[str], home: Path) -> Iterator[Path]:
-    """Paths of settings; `~` is the user's home.  What is relative means nothing here and is passed over."""
-    for name in named:
-        path = home / name[2:] if name.startswith("~/") else home if name == "~" else Path(name)
-        if path.is_absolute():
-            yield path
+def _real(places: Iterable[Path]) -> Iterator[Path]:
+    """Of places that settings name, what is there."""
+    for path in places:
+        with contextlib.suppress(OSError, RuntimeError):
+            yield path.resolve(strict=True)
 
 
-def _shared_repository(root: Path) -> tuple[str, ...]:
+def _shared_repository(root: Path) -> tuple[Path, ...]:
     """The directory that a linked working tree shares with others, so that git works in it."""
     repository = repository_of(root)
     if repository is None or repository.common.is_relative_to(root):
         return ()
-    return (str(repository.common),)
+    return (repository.common,)
 
 
 def _texts(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 where there is no network.  What is the same for every command whatever the policy is in the worker."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from protocol.policy import Mode, Network
+from supervisor.choices.tables import SandboxChoices
 from supervisor.policy.readable import TOOLCHAIN_VARIABLES
 
 _PASSED = ("USER", "LOGNAME", "LANG", "TZ", "CONDA_DEFAULT_ENV", "CI", "COLUMNS", "LINES", "NO_COLOR")
@@ -39,14 +40,13 @@ def commands_environment(
     user_home: Path,
     workspace: Path,
     tmp: Path,
-    wished: Iterable[str],
-    wished_secrets: Iterable[str],
-    mode: Mode,
+    wishes: SandboxChoices,
     network: Network,
 ) -> dict[str, str]:
-    """`wished`: further names of the user's settings; those that look like secrets' count only among
-    `wished_secrets`."""
-    more = {name for name in wished if not _SECRET.search(name.upper())} | set(wished_secrets)
+    """Names of the user's settings come to those on the list; those that look like secrets' count only
+    where the settings call them that."""
+    more = {name for name in wishes.environment if not _SECRET.search(name.upper())}
+    more |= set(wishes.environment_secret)
     names = {*_PASSED, *TOOLCHAIN_VARIABLES, *more}
     made = {
         name: value
@@ -63,7 +63,7 @@ def commands_environment(
         "TMPDIR": str(tmp),
         "TERM": "dumb",
     }
-    if mode is not Mode.UNCONFINED:
+    if wishes.mode is not Mode.UNCONFINED:
         made |= with_network({}, network)
     return {name: value for name, value in made.items() if is_text(value)}
 

@@ -13,7 +13,8 @@ from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from protocol.wire import ToolFinished
 from supervisor import machine
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.choices.tables import SandboxChoices
+from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
 from supervisor.pool.workers import Pool, PoolOpening, open_pool
 from supervisor.pool.zygote import Launch
@@ -48,7 +49,7 @@ class Site:
     @property
     def policy(self) -> SandboxPolicy:
         return default_policy(
-            self.workspace, self.output, self.tmp, self.environ, self.state, Wishes(mode=self.mode)
+            self.workspace, self.output, self.tmp, self.environ, self.state, SandboxChoices(mode=self.mode)
         )
 
     def tell(self, event: PoolEvent) -> None:
@@ -82,10 +83,15 @@ def call(command: str) -> ToolCall:
 
 
 def processes() -> tuple[int, int]:
-    """(zygote, worker) of this process's pool, by the pids that we see them under."""
-    (zygote,) = [pid for pid in machine.children(os.getpid()) if b"worker.zygote" in _command_line(pid)]
-    (worker,) = machine.children(zygote)
+    """(zygote, oldest worker) of this process's pool, by the pids that we see them under."""
+    zygote, worker, *_ = family()
     return zygote, worker
+
+
+def family() -> list[int]:
+    """The zygote and all its workers, the oldest first."""
+    (zygote,) = [pid for pid in machine.children(os.getpid()) if b"worker.zygote" in _command_line(pid)]
+    return [zygote, *machine.children(zygote)]
 
 
 def _command_line(pid: int) -> bytes:

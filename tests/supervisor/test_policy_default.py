@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from protocol.policy import Mode, Network
+from supervisor.choices.tables import SandboxChoices
 from supervisor.exits import USAGE, StopError
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.policy.default import default_policy
 from tests.supervisor.pool_play import Site
 
 
@@ -182,7 +183,7 @@ def test_a_workspace_that_no_sandbox_could_mean_anything_for_is_refused(site: Si
 
 def test_who_asks_for_no_sandbox_may_work_in_their_home(site: Site) -> None:
     home = site.root / "home"
-    unconfined = Wishes(mode=Mode.UNCONFINED)
+    unconfined = SandboxChoices(mode=Mode.UNCONFINED)
     policy = default_policy(home, site.output, site.tmp, site.environ, site.state, unconfined)
     assert (policy.hidden, policy.protected, policy.network) == ((), (), Network.ON)
     assert "DEEPSEEK_API_KEY" not in dict(policy.environment)

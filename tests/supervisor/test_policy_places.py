@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from protocol.policy import Network, SandboxPolicy
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.choices.tables import SandboxChoices
+from supervisor.policy.default import default_policy
 from supervisor.policy.survey import REPOSITORY_DEPTH, secret, survey
 from tests.supervisor.pool_play import Site
 
@@ -27,9 +28,9 @@ def put(path: Path, text: str = "x\n") -> Path:
     return path
 
 
-def policy_of(site: Site, wishes: Wishes | None = None, **environ: str) -> SandboxPolicy:
+def policy_of(site: Site, wishes: SandboxChoices | None = None, **environ: str) -> SandboxPolicy:
     return default_policy(
-        site.workspace, site.output, site.tmp, site.environ | environ, site.state, wishes or Wishes()
+        site.workspace, site.output, site.tmp, site.environ | environ, site.state, wishes or SandboxChoices()
     )
 
 
@@ -74,14 +75,18 @@ def test_secrets_of_the_workspace_are_hidden_down_to_three_levels(site: Site) ->
     put(site.workspace / "config/real")
     (site.workspace / ".env.out").symlink_to("/etc/hostname")
     assert within(site, policy_of(site).hidden) == {".env", "a/.env.local", "a/b/deploy.pem", "config/real"}
-    assert within(site, policy_of(site, Wishes(hide_env_files=False)).hidden) == set()
+    assert within(site, policy_of(site, SandboxChoices(hide_env_files=False)).hidden) == set()
 
 
 def test_credentials_are_hidden_also_where_the_user_opens_what_is_around_them(site: Site) -> None:
     home = site.root / "home"
     for name in (".ssh/id_rsa", ".config/gh/hosts.yml", ".netrc", "notes/todo", "odd/aws"):
         put(home / name)
-    policy = policy_of(site, Wishes(read=("~", "~/notes", "relative")), AWS_CONFIG_FILE=f"{home}/odd/aws")
+    policy = policy_of(
+        site,
+        SandboxChoices(read=(str(home), f"{home}/notes", f"{home}/missing")),
+        AWS_CONFIG_FILE=f"{home}/odd/aws",
+    )
     assert str(home) in policy.readable
     assert policy.opened == (str(home), f"{home}/notes")
     assert {f"{home}/{name}" for name in (".ssh", ".config/gh", ".netrc", "odd/aws")} <= set(policy.hidden)
@@ -146,21 +151,21 @@ def test_the_look_through_a_workspace_is_bounded(tmp_path: Path) -> None:
 def test_settings_pass_names_and_secrets_only_where_they_are_called_secrets(site: Site) -> None:
     names = ("EDITOR_MODE", "DEPLOY_TOKEN", "BASH_ENV", "LD_PRELOAD")
     environ = dict.fromkeys((*names, "OTHER"), "1")
-    wishes = Wishes(environment=names)
+    wishes = SandboxChoices(environment=names)
     passed = dict(policy_of(site, wishes, **environ).environment)
     assert passed["EDITOR_MODE"] == "1"
     assert not {"DEPLOY_TOKEN", "BASH_ENV", "LD_PRELOAD", "OTHER"} & passed.keys()
-    wishes = Wishes(environment_secret=("DEPLOY_TOKEN",))
+    wishes = SandboxChoices(environment_secret=("DEPLOY_TOKEN",))
     assert dict(policy_of(site, wishes, **environ).environment)["DEPLOY_TOKEN"] == "1"
 
 
 def test_without_a_network_programs_are_told_to_give_up_at_once(site: Site) -> None:
     assert dict(policy_of(site).environment)["PIP_RETRIES"] == "0"
-    assert "PIP_RETRIES" not in dict(policy_of(site, Wishes(network=Network.ON)).environment)
+    assert "PIP_RETRIES" not in dict(policy_of(site, SandboxChoices(network=Network.ON)).environment)
 
 
 def test_a_writable_place_of_the_settings_never_swallows_the_workspace(site: Site) -> None:
     other = site.root / "other"
     other.mkdir()
-    policy = policy_of(site, Wishes(write=(str(other), str(site.root), os.devnull + "-missing")))
+    policy = policy_of(site, SandboxChoices(write=(str(other), str(site.root), os.devnull + "-missing")))
     assert policy.writable == (str(other),)

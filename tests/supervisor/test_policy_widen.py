@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from protocol.permission import parse
 from protocol.policy import Mode, Network, Rung, SandboxPolicy
-from supervisor.policy.default import Wishes, default_policy
+from supervisor.choices.tables import SandboxChoices
+from supervisor.policy.default import default_policy
 from supervisor.policy.planted import plant, uproot
 from supervisor.policy.widen import impossible, widened
 from tests.supervisor.pool_play import Site
@@ -100,7 +101,7 @@ def test_a_host_needs_the_list_and_without_namespaces_the_whole_network(site: Si
     assert "UV_OFFLINE" not in dict(policy.environment)
     assert wider(site.policy, "network:example.org:443", rung=Rung.LANDLOCK).network is Network.ON
     on = default_policy(
-        site.workspace, site.output, site.tmp, site.environ, site.state, Wishes(network=Network.ON)
+        site.workspace, site.output, site.tmp, site.environ, site.state, SandboxChoices(network=Network.ON)
     )
     assert wider(on, "network:example.org:443") == on
 

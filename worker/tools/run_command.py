@@ -3,6 +3,7 @@
 The pieces are elsewhere: starting and watching in worker/processes, what output looks like in worker/output.
 """
 
+import dataclasses
 import signal
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from worker.output.capture import RESERVE, Capture, preview, whereabouts
 from worker.output.record import Record
 from worker.output.terminal_text import shown
 from worker.processes import tree
+from worker.processes.denials import Failed, denials, line
 from worker.processes.ended import exited, made_to_end
 from worker.processes.guard import guard_of
 from worker.processes.jobs import Job
@@ -47,6 +49,18 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
             Status.REFUSED,
         )
     script = _script(arguments.command)
+    if desk.keeper is None:
+        return _run(script, arguments, call)
+    desk.keeper.before(jobs_run=any(not job.how for job in tuple(desk.jobs.values())))
+    try:
+        outcome = _run(script, arguments, call)
+    finally:
+        told = desk.keeper.after()
+    return dataclasses.replace(outcome, text="\n".join((outcome.text, *told))) if told else outcome
+
+
+def _run(script: bytes, arguments: RunCommand, call: Call) -> Outcome:
+    desk = call.desk
     notes: list[str] = []
     shell = _started(script, call, notes, with_input=arguments.background)
     record = Record(
@@ -63,7 +77,7 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
         raise ToolError(f"the command can't be watched, so it was not run: {error}") from error
     if arguments.background:
         return _background(arguments.command, call, running, record, notes)
-    return _Foreground(call, running, record).outcome(arguments.timeout, notes)
+    return _Foreground(call, running, record, arguments.command).outcome(arguments.timeout, notes)
 
 
 def _script(command: str) -> bytes:
@@ -174,8 +188,10 @@ def _kept(record: Record) -> str:
 class _Foreground:
     """One command in the foreground, from its start to the outcome."""
 
-    def __init__(self, call: Call, running: Running, record: Record) -> None:
+    def __init__(self, call: Call, running: Running, record: Record, command: str) -> None:
         self.call = call
+        self.command = command
+        self.began_in = str(call.desk.cwd)
         self.desk: Desk = call.desk
         self.running = running
         self.shell = running.shell
@@ -279,6 +295,9 @@ class _Foreground:
             lines.append(ended.words)
         elif not text:
             lines.append("(no output, exit code 0)")
+        failed = Failed(self.command, self.began_in, text)
+        refused = denials(self.desk.policy, self.desk.rung, failed) if code else ()
+        lines += map(line, refused)
         count = self.capture.lines
         plural = "" if count == 1 else "s"
         display = Display(
@@ -286,4 +305,6 @@ class _Foreground:
             preview=self.capture.preview(),
             lines=count,
         )
-        return Outcome("\n".join(lines), display, ended.status, background, limit=ended.limit)
+        return Outcome(
+            "\n".join(lines), display, ended.status, background, denials=refused, limit=ended.limit
+        )
