@@ -323,3 +323,28 @@ def test_jobs_are_judged_by_their_action_and_id() -> None:
         action, _, job = arguments.partition(" ")
         decoded = decode("jobs", f'{{"action": "{action}", "id": "{job}"}}')
         assert judge(rules, "jobs", decoded, WHERE).verdict is wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url", "wanted"),
+    [
+        ("example.org", "https://Example.org/a", DENY),
+        ("example.org", "http://example.org:8080", DENY),
+        ("example.org:443", "https://example.org/", DENY),
+        ("example.org:443", "http://example.org/", NONE),
+        ("*.example.org", "https://a.example.org/", DENY),
+        ("*.example.org", "https://example.org/", NONE),
+        ("example.org", "https://example.org.evil.invalid/", NONE),
+        ("example.org", "https://evil.invalid/?example.org", NONE),
+        ("https://example.org/docs", "https://example.org/docs/a?b", DENY),
+        ("https://example.org/docs", "https://example.org/docs?a", DENY),
+        ("https://example.org/docs", "https://example.org/docsx", NONE),
+        ("https://example.org/", "https://example.org", DENY),
+        ("*://*/*.exe", "http://a.invalid/b/c.exe", DENY),
+        ("*", "no url", NONE),
+        ("", "no url", DENY),
+    ],
+)
+def test_a_page_is_judged_by_its_host_or_its_address(pattern: str, url: str, wanted: Verdict) -> None:
+    rules = RulesChoices(deny=(f"fetch {pattern}".rstrip(),))
+    assert judge(rules, "fetch", decode("fetch", f'{{"url": "{url}"}}'), WHERE).verdict is wanted
