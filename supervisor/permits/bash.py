@@ -129,6 +129,8 @@ class _Reader:
             return
         kind = node.type
         if node.is_error or node.is_missing or kind in _CONTAINERS:
+            if kind in ("subshell", "command_substitution") and text_of(node).startswith(("((", "$((")):
+                self.doubt("two brackets that may be arithmetic or commands")
             self._below(node, depth)
         elif kind in _WORDS:
             self.word(node, depth)

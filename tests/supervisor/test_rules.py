@@ -92,6 +92,9 @@ def verdict(command: str, rules: RulesChoices = RULES, otherwise: Verdict = ASK)
         ("cat <<-E\n\t$(ls)\n\tE\necho a", ASK),
         ("cat <<-E\na\n\t E\necho '$(rm x)'", ASK),
         ("cat <<E\na\nE \necho '$(rm x)'", ASK),
+        ("cat <<E\n$(( echo '$(rm x)' ))\nE", ASK),
+        ("((ls); ls)", ASK),
+        ("cat <<E | ls\na\nE | echo '$(rm x)'", ASK),
         ("cat <<'E'\nE x\nE\nls", ASK),
         # redirections
         ("ls > /dev/null 2>&1", ALLOW),
