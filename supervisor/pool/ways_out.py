@@ -15,7 +15,7 @@ from protocol.policy import Network, SandboxPolicy
 from protocol.wire import Denial, ToolFinished
 from supervisor.network.dial import DialFailedError, DialRefusedError, dial
 from supervisor.network.hosts import Hosts
-from supervisor.network.proxy import refusal, serve_proxy
+from supervisor.network.proxy import serve_proxy
 from supervisor.network.relay import relay
 from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
 
@@ -42,6 +42,8 @@ class WaysOut:
         self._descriptors = descriptors
         self._own_network = policy.network is not Network.ON
         self._hosts = Hosts(policy.hosts, everything=policy.network is Network.ON)
+        listed = policy.hosts if policy.network is Network.LISTED else ()
+        self._hosts_of_commands = Hosts(listed)
         self._denied = denied
         self._proxied = False
         self._dials: dict[str, int] = {}
@@ -61,7 +63,7 @@ class WaysOut:
         if self._nursery is None:
             listener.close()
         else:
-            self._nursery.start_soon(serve_proxy, listener, self._hosts, self._denied)
+            self._nursery.start_soon(serve_proxy, listener, self._hosts_of_commands, self._denied)
 
     def _received(self) -> socket.socket:
         try:
@@ -93,7 +95,9 @@ class WaysOut:
         try:
             stream = await dial(self._hosts, asked.host, asked.port)
         except DialRefusedError as error:
-            self._post(wire.DialRefused(asked.call_id, refusal(error.denial), error.denial))
+            self._post(
+                wire.DialRefused(asked.call_id, f"the sandbox refuses {error.denial.what}", error.denial)
+            )
         except DialFailedError as error:
             self._post(wire.DialRefused(asked.call_id, str(error)))
         else:
