@@ -8,6 +8,16 @@ OUTPUT_MOUNT = "/run/polier/output"
 """Where results say that whole outputs lie, on every rung.  Without a mount namespace the file tools
 translate it, and commands find the real directory in $POLIER_OUTPUT."""
 
+RUN_LATER = (
+    ".agent",  # our own settings for the project
+    "AGENTS.md",  # instructions that a later session takes from the project
+    ".bash_login", ".bash_profile", ".bashrc", ".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc",
+    ".devcontainer", ".envrc", ".gitconfig", ".githooks", ".husky", ".idea", ".mcp.json", ".vscode",
+    ".claude", ".codex", ".cursor", ".gemini", "CLAUDE.md", "GEMINI.md",
+)  # fmt: skip
+"""Names at the top of a workspace that other programs act on later, unseen: settings of editors, shells and
+agents.  Those that exist are protected; a new one is told of."""
+
 
 class Mode(Enum):
     """What tools may write: nothing, the workspace, or what the user may."""

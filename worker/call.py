@@ -97,6 +97,18 @@ def _enter_nothing() -> None:
     """The domain of commands that nobody confines."""
 
 
+class FilesKeeper(Protocol):
+    """Looks after files that other programs act on later.  See worker/sandbox/restore.py."""
+
+    def before(self, *, jobs_run: bool) -> None:
+        """A command is about to start; whether background jobs of earlier ones run."""
+        ...
+
+    def after(self) -> tuple[str, ...]:
+        """It has ended: what was undone or is to be told, one line each."""
+        ...
+
+
 def _tell_nobody(job: str, line: str) -> None:
     """A desk without a listener."""
 
@@ -114,6 +126,8 @@ class Desk:
     """Called by the fresh thread that starts a command: the command's own domain.  Raises OSError."""
     rung: Rung = Rung.OFF
     """How far the policy is enforced: what a command was refused is explained by it."""
+    keeper: FilesKeeper | None = None
+    """None where nobody looks after them."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held around every change of the fields, and from a shell's start until it stands in `shells`."""
     jobs: dict[str, BackgroundJob] = field(default_factory=dict)

@@ -7,21 +7,13 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from protocol.policy import RUN_LATER
 from supervisor.policy.repository import named_by_config, repository_of, submodules
-
-NAMES = (
-    ".agent",  # our own settings for the project
-    "AGENTS.md",  # instructions that a later session takes from the project
-    ".bash_login", ".bash_profile", ".bashrc", ".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc",
-    ".devcontainer", ".envrc", ".gitconfig", ".githooks", ".husky", ".idea", ".mcp.json", ".vscode",
-    ".claude", ".codex", ".cursor", ".gemini", "CLAUDE.md", "GEMINI.md",
-)  # fmt: skip
-"""At the top of a workspace: settings of editors, shells and agents that name programs to run."""
 
 
 def protected_places(workspace: Path, repositories: Iterable[Path]) -> Iterator[Path]:
     """`repositories`: each `.git` that was found in the workspace."""
-    wanted = [workspace / ".git", *(workspace / name for name in NAMES)]
+    wanted = [workspace / ".git", *(workspace / name for name in RUN_LATER)]
     wanted += [*repositories, *submodules(workspace)]
     repository = repository_of(workspace)
     if repository is not None:

@@ -3,6 +3,7 @@
 The pieces are elsewhere: starting and watching in worker/processes, what output looks like in worker/output.
 """
 
+import dataclasses
 import signal
 import time
 from pathlib import Path
@@ -48,6 +49,18 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
             Status.REFUSED,
         )
     script = _script(arguments.command)
+    if desk.keeper is None:
+        return _run(script, arguments, call)
+    desk.keeper.before(jobs_run=any(not job.how for job in tuple(desk.jobs.values())))
+    try:
+        outcome = _run(script, arguments, call)
+    finally:
+        told = desk.keeper.after()
+    return dataclasses.replace(outcome, text="\n".join((outcome.text, *told))) if told else outcome
+
+
+def _run(script: bytes, arguments: RunCommand, call: Call) -> Outcome:
+    desk = call.desk
     notes: list[str] = []
     shell = _started(script, call, notes, with_input=arguments.background)
     record = Record(
