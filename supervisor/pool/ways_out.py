@@ -4,6 +4,7 @@ What may be reached is in its policy; who decides and connects is in supervisor/
 """
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable
 
@@ -74,7 +75,13 @@ class WaysOut:
             raise ChannelBrokenError(f"it told of a proxy, but sent none: {error}") from error
         if not fds:
             raise ChannelBrokenError("it told of a proxy, but sent none")
-        listener = socket.socket(fileno=fds[0])
+        try:
+            listener = socket.socket(fileno=fds[0])
+        except OSError as error:
+            os.close(fds[0])
+            raise ChannelBrokenError(
+                f"it sent something else than the door of its network: {error}"
+            ) from error
         if name != wire.PROXY.encode() or not _is_door(listener):
             listener.close()
             raise ChannelBrokenError("it sent something else than the door of its network")
@@ -142,11 +149,8 @@ def with_denials(finished: ToolFinished, denials: tuple[Denial, ...]) -> ToolFin
 
 
 def _is_door(listener: socket.socket) -> bool:
-    try:
-        return (
-            listener.family is socket.AF_INET
-            and listener.type is socket.SOCK_STREAM
-            and bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-        )
-    except OSError:  # it is no socket
-        return False
+    return (
+        listener.family is socket.AF_INET
+        and listener.type is socket.SOCK_STREAM
+        and bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    )
