@@ -11,6 +11,7 @@ from protocol import wire
 from protocol.conversation import ToolCall
 from protocol.policy import Limits, Network, Rung, SandboxPolicy
 from supervisor.pool.worker import Running
+from tests.supervisor.network_stage import ok, serving
 from tests.supervisor.test_pool_channel import HELLO, Peer
 
 LISTENS = wire.encode(wire.ProxyListens())
@@ -23,10 +24,12 @@ async def peer() -> AsyncIterator[Peer]:
     found.close()
 
 
-async def greeted(peer: Peer, *after_ready: bytes, network: Network = Network.LISTED) -> None:
+async def greeted(
+    peer: Peer, *after_ready: bytes, network: Network = Network.LISTED, hosts: tuple[str, ...] = ()
+) -> None:
     """A handshake with a policy, and what the worker says in one breath with its Ready."""
     async with trio.open_nursery() as nursery:
-        policy = SandboxPolicy("/", network=network, hosts=("listed.example:443",))
+        policy = SandboxPolicy("/", network=network, hosts=hosts)
         nursery.start_soon(peer.worker.greet, policy, Limits())
         peer.wire.sendall(HELLO)
         await trio.to_thread.run_sync(peer.hear)
@@ -90,3 +93,23 @@ async def test_only_a_call_that_runs_is_connected_and_not_without_end(peer: Peer
     assert len(refused) == len(asked)
     assert [each.call_id for each in refused if each.denial is None] == ["z", "a", "a"]
     assert {str(each.denial.permission) for each in refused if each.denial} == {"network:x.example:443"}
+
+
+async def test_a_worker_gets_no_socket_of_our_network(peer: Peer) -> None:
+    """On one it could connect to another place, whatever namespace it is in."""
+    async with serving(ok(b"page")) as server, trio.open_nursery() as nursery:
+        place = f"127.0.0.1:{server.port}"
+        await greeted(peer, hosts=(place,))
+        peer.worker.start(Running(ToolCall("a", "fetch", "{}"), lambda text: None))
+        nursery.start_soon(peer.worker.live)
+        await trio.to_thread.run_sync(peer.hear)
+        peer.wire.sendall(wire.encode(wire.Dial("a", "127.0.0.1", server.port)))
+        assert wire.decode_to_worker(await trio.to_thread.run_sync(peer.hear)) == wire.Dialled("a")
+        name, (fd,), _, _ = socket.recv_fds(peer.descriptors, 100, 1)
+        with socket.socket(fileno=fd) as given:
+            assert (name, given.family) == (b"a", socket.AF_UNIX)
+            given.setblocking(True)
+            given.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            given.settimeout(5)
+            assert (await trio.to_thread.run_sync(given.recv, 1000)).endswith(b"page")
+        nursery.cancel_scope.cancel()
