@@ -106,7 +106,7 @@ class Limits(Struct, frozen=True):
     """Of all commands of a worker together, in memory (shared pages counted once).  The supervisor fills it
     in from the machine's memory."""
     processes: int = 1024
-    """Of all commands of a worker together."""
+    """Of all commands of a worker together, and four times as many threads."""
     cpu_seconds: int = 600
     """Of one process."""
     open_files: int = 8192
@@ -116,9 +116,9 @@ class Limits(Struct, frozen=True):
     output_bytes: int = 16 * 1024**3
     """What one command may print, kept or not."""
     disk_bytes: int = 10 * 1024**3
-    """By how much the free space of the workspace's disk may shrink during one command."""
+    """By how much the free space of a disk that commands write to may shrink during one command."""
     disk_free_bytes: int = 1024**3
-    """What must stay free on it while a command runs, unless less was free before."""
+    """What must stay free there while a command runs, or half of what was free before where that is less."""
 
 
 class Limit(Enum):

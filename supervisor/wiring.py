@@ -29,6 +29,7 @@ from supervisor.permits.asking import Asker
 from supervisor.permits.judgement import Judgement
 from supervisor.permits.opening import Permits
 from supervisor.policy.default import default_policy
+from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.workers import open_pool
 from supervisor.session.calls import SessionTools
@@ -96,7 +97,9 @@ async def _opened(
                 settings.sandbox,
             )
         )
-        opening = open_pool(policy, settings.limits, store.outputs.open, listener, environ=environ)
+        opening = open_pool(
+            policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+        )
         async with opening as pool:
             gate = await permits.gate(policy, pool, asker, _no_rules, store.transcript.permission)
             session = Session(

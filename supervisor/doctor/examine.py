@@ -45,8 +45,9 @@ async def _examined(
 ) -> Findings:
     for name in ("workspace", "output", "tmp"):
         (scratch / name).mkdir()
+    chosen = settings.sandbox
     policy = default_policy(
-        scratch / "workspace", scratch / "output", scratch / "tmp", environ, settings.home, settings.sandbox
+        scratch / "workspace", scratch / "output", scratch / "tmp", environ, settings.home, chosen
     )
     # Before our own processes are there; they carry a living run's marker anyway.
     left = tuple(machine.strays())
@@ -64,7 +65,7 @@ async def _examined(
         ready,
         policy.mode,
         policy.network,
-        settings.sandbox.require,
+        chosen.require,
         settings.limits,
         _complaint(results),
         left,

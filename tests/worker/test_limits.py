@@ -145,7 +145,7 @@ def test_memory_that_processes_share_is_counted_once(desk: CommandDesk) -> None:
 
 
 def test_of_two_jobs_the_one_that_uses_most_is_ended(desk: CommandDesk) -> None:
-    script = "import sys, time\nb = bytearray(int(sys.argv[1]) << 20)\ntime.sleep(30)"
+    script = "import sys, time\ntime.sleep(0.7)\nb = bytearray(int(sys.argv[1]) << 20)\ntime.sleep(30)"
     (desk.workspace / "hold.py").write_text(script)
     desk.run(f"{PYTHON} hold.py 60", background=True)
     desk.run(f"{PYTHON} hold.py 250", background=True)

@@ -27,6 +27,7 @@ from typing import TypeVar
 _Made = TypeVar("_Made")
 
 BASH = "/bin/bash"
+_QUIETLY = (BASH, "--noprofile", "--norc", "-c")
 
 MAX_SCRIPT = 4 * 1024 * 1024
 """Bytes.  Bash copies a script several times; what is longer is data and belongs into a file."""
@@ -185,14 +186,7 @@ def start(
         passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
-        words = [
-            BASH,
-            "--noprofile",
-            "--norc",
-            "-c",
-            _start_text(passed, cwd, str(told), cpu_seconds),
-            "bash",
-        ]
+        words = [*_QUIETLY, _start_text(passed, cwd, str(told), cpu_seconds), "bash"]
 
         def popen() -> "subprocess.Popen[bytes]":
             enter()

@@ -74,6 +74,8 @@ class Keeper:
     def _undone(self, *, only_programs: bool = False) -> Iterator[str]:
         """Put back what was protected."""
         now = taken(self._policy.protected, self._kept)
+        if now == self._kept:
+            return
         for path, seen in self._kept.items():
             if stat.S_ISDIR(seen.status[0]) and (path not in now or now[path].status != seen.status):
                 yield from self._directory_back(path, seen)
