@@ -34,9 +34,10 @@ _COMMANDS = 100
 def policy() -> SandboxPolicy:
     """The default one, for a workspace and a state of its own."""
     root = Path(tempfile.mkdtemp(dir=scratch(), prefix="pool-"))
-    for name in ("workspace", "output", "tmp"):
-        (root / name).mkdir()
-    return default_policy(root / "workspace", root / "output", root / "tmp", os.environ, root)
+    for name in ("workspace", "state/output", "state/tmp"):
+        (root / name).mkdir(parents=True)
+    state = root / "state"
+    return default_policy(root / "workspace", state / "output", state / "tmp", os.environ, state)
 
 
 def no_output(call_id: str) -> tuple[str, int]:

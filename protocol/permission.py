@@ -3,12 +3,11 @@
 read:PATH  write:PATH  network:HOST:PORT  git-write  unconfined
 """
 
-import re
 from enum import Enum
 
 from msgspec import Struct
 
-_HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.]+\]")
+from protocol.host import HostError, is_address, joined, parted
 
 
 class Kind(Enum):
@@ -61,8 +60,11 @@ def parse(word: str) -> Permission:
 
 
 def _host_and_port(word: str, target: str) -> str:
-    host, _, port = target.rpartition(":")
-    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
-    if not _HOST.fullmatch(host) or not 0 < number < 65536:
-        raise PermissionWordError(f"{word!r}: a host and a port are wanted, as in network:example.org:443")
-    return f"{host.lower().rstrip('.')}:{number}"
+    below = "*." if target.startswith("*.") else ""
+    try:
+        host, port = parted(target.removeprefix(below))
+    except HostError as error:
+        raise PermissionWordError(f"{word!r}: {error}") from error
+    if below and is_address(host):
+        raise PermissionWordError(f"{word!r}: an address has no names below it")
+    return below + joined(host, port)

@@ -18,7 +18,7 @@ by call id, and a peer without one sends output as frames.
                                 <- Cancel{call_id}?
     ToolFinished{call_id, ...}  ->
     JobEnded{id, ...}           ->
-    ProxyListens                ->                    once, where the policy's network is a list
+    ProxyListens                ->                    once, where the worker has a network of its own
 """
 
 from enum import Enum
@@ -40,6 +40,9 @@ MAX_FRAME = 16 * 1024 * 1024
 HANDSHAKE_SECONDS = 10.0
 """A worker that has not said Hello and Ready by then is killed; forked ones need about 10 ms."""
 
+PROXY = "proxy"
+"""The name of the proxy's listening socket on the second socket."""
+
 HEADER = 4
 """Bytes of a frame's length."""
 
@@ -56,6 +59,16 @@ class Status(Enum):
     CANCELLED = "cancelled"
     DIED = "died"
     """The worker died; the effect is unknown."""
+
+
+class Denial(Struct, frozen=True):
+    """Something that the sandbox refused.  `what`: in words, one line; `permission`: what would allow it,
+    where something would.  `sure`: the policy refuses it and plain permissions would not; otherwise it is
+    likely from what was printed."""
+
+    what: str
+    permission: Permission | None = None
+    sure: bool = True
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
@@ -105,14 +118,18 @@ class OutputRefused(Struct, frozen=True, tag="output-refused"):
 
 
 class Dialled(Struct, frozen=True, tag="dialled"):
-    """A connected socket for this call has been sent on the second socket."""
+    """A socket for this call has been sent on the second socket; the supervisor passes on what goes through
+    it.  It is not the connection itself: whoever has that can connect it to another place."""
 
     call_id: str
 
 
 class DialRefused(Struct, frozen=True, tag="dial-refused"):
+    """`denial`: where the list of hosts is the reason, and not the network."""
+
     call_id: str
     why: str
+    denial: Denial | None = None
 
 
 ToWorker = Welcome | Nope | RunTool | Cancel | OutputOpened | OutputRefused | Dialled | DialRefused
@@ -156,16 +173,6 @@ class OpenOutput(Struct, frozen=True, tag="open-output"):
     """This call's output outgrows its result: a file is wanted."""
 
     call_id: str
-
-
-class Denial(Struct, frozen=True):
-    """Something that the sandbox refused.  `what`: in words, one line; `permission`: what would allow it,
-    where something would.  `sure`: the policy refuses it and plain permissions would not; otherwise it is
-    likely from what was printed."""
-
-    what: str
-    permission: Permission | None = None
-    sure: bool = True
 
 
 class ToolFinished(Struct, frozen=True, tag="finished"):

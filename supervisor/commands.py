@@ -76,48 +76,66 @@ def _application(on_run: Callable[[RunOptions], int], on_bare: Callable[[ReplOpt
     def run_task(task: str | None = None, **values: Value) -> None:
         raise typer.Exit(on_run(run_options(values, task)))
 
-    def rehearse_task(
-        check: Annotated[bool, typer.Option("--check", help="Without a person: verify each effect.")] = False,
-    ) -> None:
-        raise typer.Exit(verbs.rehearse(check))
-
-    def list_sessions(
-        every: Annotated[bool, typer.Option("--all", help="Those of other projects too.")] = False,
-    ) -> None:
-        raise typer.Exit(verbs.sessions(every))
-
-    def examine_machine(
-        as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-        without: Annotated[
-            str,
-            typer.Option(
-                metavar="NAMES",
-                help="As if these were missing: native, processes, bubblewrap, landlock (commas between).",
-            ),
-        ] = "",
-    ) -> None:
-        raise typer.Exit(verbs.doctor(as_json=as_json, without=means(without)))
-
-    def scripted_server(context: typer.Context) -> None:
-        raise typer.Exit(verbs.scripted_server(context.args))
-
     version = typer.Option("--version", "-V", help="Print the version.")
     _sign(bare, BARE_OPTIONS, context=(typer.Context, ...), version=(Annotated[bool, version], False))
     task = typer.Argument(metavar="TASK", help='What to do; "-" reads stdin.')
     _sign(run_task, RUN_OPTIONS, task=(Annotated[str | None, task], None))
     app.callback(invoke_without_command=True, help="A terminal AI agent. Without a command: the REPL.")(bare)
     app.command("run", help="Play one turn without a person and print the answer.")(run_task)
-    app.command("rehearse", help="See it work without a model: a script plays its part.")(rehearse_task)
-    app.command("sessions", help="List this project's conversations.")(list_sessions)
-    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(
-        examine_machine
-    )
+    _add_rarer(app)
+    return app
+
+
+def _add_rarer(app: typer.Typer) -> None:
+    """The commands whose options stand in no table."""
+    app.command("rehearse", help="See it work without a model: a script plays its part.")(_rehearse)
+    app.command("sessions", help="List this project's conversations.")(_sessions)
+    app.command("trust", help="Trust what a project's settings widen.")(_trust)
+    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(_doctor)
     app.command(
         "scripted-server",
         context_settings=PASS_ON,
         help="Serve a scripted model, for tests of your own.",
-    )(scripted_server)
-    return app
+    )(_scripted_server)
+
+
+def _rehearse(
+    check: Annotated[bool, typer.Option("--check", help="Without a person: verify each effect.")] = False,
+) -> None:
+    raise typer.Exit(verbs.rehearse(check))
+
+
+def _sessions(
+    every: Annotated[bool, typer.Option("--all", help="Those of other projects too.")] = False,
+) -> None:
+    raise typer.Exit(verbs.sessions(every))
+
+
+def _trust(
+    directory: Annotated[
+        str | None, typer.Argument(metavar="DIR", help="In the project; otherwise the current one.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Without asking, for scripts.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Trust nothing of it any more.")] = False,
+) -> None:
+    raise typer.Exit(verbs.trust(directory, yes=yes, take_back=revoke))
+
+
+def _doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    without: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="As if these were missing: native, processes, bubblewrap, landlock (commas between).",
+        ),
+    ] = "",
+) -> None:
+    raise typer.Exit(verbs.doctor(as_json=as_json, without=means(without)))
+
+
+def _scripted_server(context: typer.Context) -> None:
+    raise typer.Exit(verbs.scripted_server(context.args))
 
 
 def _sign(function: Callable[..., None], options: Sequence[Option], **first: tuple[object, object]) -> None:

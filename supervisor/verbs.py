@@ -11,7 +11,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
-from supervisor.exits import MODEL, StopError
+from supervisor.exits import ANSWERED, FAILED, MODEL, USAGE, StopError
 from supervisor.machine import harden, require_linux
 from supervisor.options import NO_MODEL, ReplOptions, RunOptions
 
@@ -89,12 +89,37 @@ def sessions(every: bool) -> int:
     return 0
 
 
+def trust(directory: str | None, *, yes: bool, take_back: bool) -> int:
+    """`agent trust`: show what the project's file widens, ask, and keep the answer."""
+    _prepare()
+    from supervisor.permits import trust as trusting
+    from supervisor.places import current_directory
+
+    _imported()
+    if yes and take_back:
+        raise StopError("--yes and --revoke exclude each other; give one of them", USAGE)
+    if take_back:
+        _print(trusting.revoke(directory, os.environ, current_directory()))
+        return 0
+    found = trusting.look(directory, os.environ, current_directory())
+    for line in trusting.told(found):
+        _print(line)
+    if found.is_trusted or not found.lines:
+        return 0
+    if not yes and not _at_terminal():
+        raise StopError("nobody is here to say yes; read what stands above, then: agent trust --yes", USAGE)
+    if yes or _agreed(trusting.QUESTION):
+        _print(trusting.keep(found))
+        return 0
+    _print("Not trusted.")
+    return FAILED
+
+
 def doctor(*, as_json: bool, without: tuple[str, ...]) -> int:
     """`agent doctor`: 0 where commands run confined, as far as the settings require; else 1."""
     _prepare()
     from supervisor.doctor import report
     from supervisor.doctor.examine import examine
-    from supervisor.exits import ANSWERED, FAILED
     from supervisor.places import current_directory
     from supervisor.settings import Flags, load
     from supervisor.streams import complain
@@ -152,6 +177,13 @@ def _print(line: str) -> None:
     if sys.stdout is not None:
         sys.stdout.buffer.write(encoded(line + "\n", sys.stdout.encoding))
         sys.stdout.flush()
+
+
+def _agreed(question: str) -> bool:
+    """Whether the user says yes; anything else, the end of the input too, is no."""
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _run_repl(options: ReplOptions) -> int:

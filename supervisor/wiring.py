@@ -13,7 +13,7 @@ import trio
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
 from protocol.policy import Rung
-from protocol.tools.catalog import TOOLS, Arguments, schema
+from protocol.tools.catalog import TOOLS, schema
 from protocol.wire import JobEnded, Ready
 from supervisor.context.budget import Budget
 from supervisor.context.system_prompt import system_prompt
@@ -26,7 +26,6 @@ from supervisor.model.endpoint import Endpoint, open_client
 from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
-from supervisor.permits.judgement import Judgement
 from supervisor.permits.opening import Permits
 from supervisor.policy.default import default_policy
 from supervisor.policy.memory import for_this_machine
@@ -86,22 +85,20 @@ async def _opened(
         rounds = _rounds(settings, store, ChatModel(http, endpoint), tell)
         masks = Masks(key, known_shapes=settings.mask_transcript)
         listener = _PoolListener(tell, masks)
-        permits = Permits(settings, environ, tell)
-        policy = permits.granted(
-            default_policy(
-                settings.workspace,
-                store.outputs.directory,
-                scratch.directory,
-                environ,
-                settings.home,
-                settings.sandbox,
-            )
+        base = default_policy(
+            settings.workspace,
+            store.outputs.directory,
+            scratch.directory,
+            environ,
+            settings.home,
+            settings.sandbox,
         )
+        permits = Permits(settings, base, environ, tell)
         opening = open_pool(
-            policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+            permits.policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
         )
         async with opening as pool:
-            gate = await permits.gate(policy, pool, asker, _no_rules, store.transcript.permission)
+            gate = await permits.gate(pool, asker, store.transcript.permission)
             session = Session(
                 store,
                 rounds,
@@ -186,11 +183,6 @@ class _PoolListener:
         self._tell(Notice(text=text, level=level))
         if self.session is not None:
             self.session.note(text)
-
-
-def _no_rules(tool: str, arguments: Arguments) -> Judgement:
-    """The sandbox alone decides."""
-    return Judgement()
 
 
 def _open_store(settings: Settings, start: Start) -> OpenConversation:

@@ -5,6 +5,7 @@ raises ToolError for what it can't do; the words go to the model.  It looks at `
 may take long, and then returns what it has with Status.CANCELLED.
 """
 
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -143,10 +144,16 @@ class Desk:
     """Held from reading to writing while a file is changed, so that parallel edits don't interleave."""
 
 
+def _nowhere(host: str, _port: int) -> socket.socket:
+    """A call that nobody connects."""
+    raise ToolError(f"no connection to {host}: this worker can't ask for one")
+
+
 @dataclass(frozen=True)
 class Call:
     """`open_output` asks the supervisor for a file for this call's whole output and waits for it: its
     name in the output directory and a descriptor to write to; raises ToolError where none can be had.
+    `dial` asks it for a connection to a host and a port; raises ToolError where that is refused or fails.
     `say` sends text that a command has just printed towards the screen; it never blocks for long."""
 
     id: str
@@ -154,6 +161,7 @@ class Call:
     cancelled: threading.Event
     say: Callable[[str], None]
     open_output: Callable[[], tuple[str, int]]
+    dial: Callable[[str, int], socket.socket] = _nowhere
     approved: bool = False
     """The user allowed this very command, though nothing may confine it."""
     alone: bool = False

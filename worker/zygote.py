@@ -34,6 +34,7 @@ from protocol.wire import FrameError
 from worker.birth.inside import Newborn, become, enter_namespaces
 from worker.birth.line import Line
 from worker.birth.rungs import BirthError, Rungs
+from worker.birth.wrapped import enter_bubblewrap
 from worker.sandbox import prctl, tree
 from worker.serve.calls import Registry
 from worker.serve.process import LEFT, away_from_streams, nothing
@@ -120,6 +121,7 @@ class Zygote:
             birth,
             lambda line, own: enter_namespaces(newborn(line), own_processes=own),
             lambda line, _: become(newborn(line)),
+            lambda line, bwrap, complaints: enter_bubblewrap(newborn(line), bwrap, complaints),
         )
         try:
             return os.pidfd_open(pid), pid

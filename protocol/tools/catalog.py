@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from protocol.tools import (
     edit_file,
+    fetch,
     jobs,
     list_files,
     read_file,
@@ -23,6 +24,7 @@ Arguments = (
     | search.Search
     | run_command.RunCommand
     | jobs.Jobs
+    | fetch.Fetch
 )
 
 
@@ -45,6 +47,7 @@ TOOLS: dict[str, Tool] = {
         Tool("search", search.Search, search.DESCRIPTION, reads=True),
         Tool("run_command", run_command.RunCommand, run_command.DESCRIPTION, reads=False),
         Tool("jobs", jobs.Jobs, jobs.DESCRIPTION, reads=False),
+        Tool("fetch", fetch.Fetch, fetch.DESCRIPTION, reads=True),
     )
 }
 """In the order in which they are offered; the order is part of the request's stable prefix."""

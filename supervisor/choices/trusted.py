@@ -32,7 +32,9 @@ def trusted(home: Path, root: Path, project: str) -> str:
 def keep(home: Path, root: Path, project: str, digest: str) -> None:
     """Trust this content, and no other.  Raises OSError."""
     path = _path(home, project)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    for directory in (home, path.parent.parent, path.parent):
+        directory.mkdir(mode=0o700, exist_ok=True)
     data = msgspec.json.encode(Trust(os.fsencode(root).hex(), digest))
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # mode 0600
     try:

@@ -16,6 +16,7 @@ from supervisor.doctor.findings import Findings
 from supervisor.exits import StopError
 from supervisor.places import user_file
 from supervisor.policy.default import default_policy
+from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent
 from supervisor.pool.workers import open_pool
 from supervisor.pool.zygote import Launch
@@ -45,7 +46,7 @@ async def _examined(
 ) -> Findings:
     for name in ("workspace", "output", "tmp"):
         (scratch / name).mkdir()
-    chosen = settings.sandbox
+    chosen, limits = settings.sandbox, for_this_machine(settings.limits)
     policy = default_policy(
         scratch / "workspace", scratch / "output", scratch / "tmp", environ, settings.home, chosen
     )
@@ -56,7 +57,7 @@ async def _examined(
     if without:
         launch = Launch(measure=launch.measure, without=without)
     ready = Ready(Rung.OFF, refuse_commands=f"no worker was ready within {_SECONDS:.0f} s")
-    opening = open_pool(policy, settings.limits, _no_output, _ignore, environ=environ, launch=launch)
+    opening = open_pool(policy, limits, _no_output, _ignore, environ=environ, launch=launch)
     async with opening as pool:
         with trio.move_on_after(_SECONDS):
             ready = await pool.ready()
@@ -66,7 +67,7 @@ async def _examined(
         policy.mode,
         policy.network,
         chosen.require,
-        settings.limits,
+        limits,
         _complaint(results),
         left,
         str(settings.home),

@@ -99,8 +99,8 @@ def _verdict(findings: Findings) -> Iterator[str]:
 
 def _limits(findings: Findings) -> Iterator[str]:
     limits = findings.limits
-    memory = f"{limits.memory_bytes / _GIB:.1f} GiB" if limits.memory_bytes else "by the machine's memory"
     yield "Limits of commands:"
+    memory = _size(limits.memory_bytes)
     yield f"  memory {memory}, {limits.processes} processes, CPU time {limits.cpu_seconds} s a process"
     yield f"  time {limits.command_seconds:g} s, or up to {limits.command_seconds_max:g} s if a call asks"
     yield (

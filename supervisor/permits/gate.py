@@ -55,10 +55,11 @@ class Workers(Protocol):
 
 
 class Gate:
-    """`policy`: the first main worker's.  `judge`: the user's rules."""
+    """`base`: the policy without any grant; `policy`: the first main worker's.  `judge`: the user's rules."""
 
     def __init__(
         self,
+        base: SandboxPolicy,
         policy: SandboxPolicy,
         workers: Workers,
         place: Place,
@@ -69,7 +70,7 @@ class Gate:
         *,
         require: Rung = Rung.OFF,
     ) -> None:
-        self._base = policy
+        self._base = base
         self.policy = policy
         """The main worker's, or what it is to be as soon as its jobs have ended."""
         self._ran: set[str] = set()
@@ -120,7 +121,7 @@ class Gate:
         return Refuse(words)
 
     def _needs(self, arguments: Arguments) -> tuple[Wanted, ...]:
-        """What the call wants beyond the policy of the session's start.  Raises PermissionWordError."""
+        """What the call wants beyond what every session has.  Raises PermissionWordError."""
         if not isinstance(arguments, RunCommand):
             return ()
         return tuple(
@@ -149,7 +150,7 @@ class Gate:
         case = replace(case, bare=self._is_bare(case, arguments, ready), asks=judged.verdict is Verdict.ASK)
         known = self._known(case, judged)
         if known is None:
-            question = _question(case, arguments, ready, self._workers.cwd)
+            question = _question(case, self._open(case), arguments, ready, self._workers.cwd)
             known = await self._asked(case, question, judged)
         if known.scope is None:
             return Refuse(known.words)
@@ -165,15 +166,18 @@ class Gate:
             and not any(one.permission.kind is Kind.UNCONFINED for one in case.needs)
         )
 
+    def _open(self, case: Case) -> tuple[Wanted, ...]:
+        """What of its needs nobody has granted yet."""
+        return tuple(one for one in case.needs if self.grants.covering(one.permission) is None)
+
     def _known(self, case: Case, judged: Judgement) -> Decision | None:
         """What follows from earlier decisions; None where the user has to be asked."""
         if refused := self._decisions.refused(case):
             return self._decisions.take(case, refused)
-        open_ = [one for one in case.needs if self.grants.covering(one.permission) is None]
         asks = case.asks and not self._decisions.quiet(judged.rule)
         bare = case.bare and judged.verdict is not Verdict.ALLOW and not self._decisions.approved(case)
         free = self.grants.covering(Permission(Kind.UNCONFINED))
-        if open_ or asks or (bare and free is None):
+        if self._open(case) or asks or (bare and free is None):
             return None
         if not case.needs and not case.bare:
             return Decision(Decider.RULE, Scope.ONCE)  # nothing was at stake, so nothing is told
@@ -214,8 +218,7 @@ class Gate:
             )
             return self._decisions.take(case, Decision(Decider.USER, words=words))
         decision = self._decisions.take(case, Decision(Decider.USER, answer.scope, answer.words))
-        open_ = [one.permission for one in case.needs if self.grants.covering(one.permission) is None]
-        self.grants.add(open_, answer.scope, case.subject)
+        self.grants.add([one.permission for one in self._open(case)], answer.scope, case.subject)
         return decision
 
     def _run(self, case: Case, arguments: Arguments, scope: Scope, ready: Ready) -> Run | Refuse:
@@ -252,13 +255,15 @@ def _unmet(ready: Ready, require: Rung) -> str:
     )
 
 
-def _question(case: Case, arguments: Arguments, ready: Ready, cwd: str) -> Question:
+def _question(
+    case: Case, open_: tuple[Wanted, ...], arguments: Arguments, ready: Ready, cwd: str
+) -> Question:
     reasons: list[str] = []
     notes: list[str] = []
     scopes = [Scope.ONCE, Scope.SESSION, Scope.PROJECT]
-    kinds = {one.permission.kind for one in case.needs}
+    kinds = {one.permission.kind for one in open_}
     background = isinstance(arguments, RunCommand) and arguments.background
-    if case.needs:
+    if open_:
         reasons.append("the command needs more than the sandbox allows")
         if background:
             scopes.remove(Scope.ONCE)
@@ -283,7 +288,7 @@ def _question(case: Case, arguments: Arguments, ready: Ready, cwd: str) -> Quest
         tool=case.call.name,
         subject=case.subject,
         reason="; ".join(reasons),
-        permissions=tuple(one.shown for one in case.needs),
+        permissions=tuple(one.shown for one in open_),
         cwd=cwd if isinstance(arguments, RunCommand) else "",
         why=arguments.why if isinstance(arguments, RunCommand) else "",
         scopes=tuple(scopes),

@@ -1,5 +1,6 @@
 """From settings to a gate: what has been granted before a session begins, and who decides from then on."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,12 +20,18 @@ from supervisor.settings import Settings
 
 
 class Permits:
-    """What a session may do from its start.  Raises StopError for an `--allow` that can't be granted."""
+    """What a session may do from its start.  `base`: its policy without any grant.  Raises StopError for an
+    `--allow` that can't be granted."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], tell: Callable[[AnyEvent], None]
+        self,
+        settings: Settings,
+        base: SandboxPolicy,
+        environ: Mapping[str, str],
+        tell: Callable[[AnyEvent], None],
     ) -> None:
         self._settings = settings
+        self._base = base
         self._tell = tell
         home = Path(environ.get("HOME") or "~").expanduser().resolve()
         self._place = Place(settings.workspace.resolve(), home, settings.home.resolve())
@@ -32,6 +39,8 @@ class Permits:
         self.grants = Grants(self._given(), kept)
         if kept.problem:
             tell(Notice(text=kept.problem, level="warning"))
+        self.policy = self._granted(base)
+        """With all that was granted before the session."""
 
     def _given(self) -> list[Permission]:
         try:
@@ -41,8 +50,8 @@ class Permits:
         except PermissionWordError as error:
             raise StopError(f"--allow: {error}", USAGE) from error
 
-    def granted(self, policy: SandboxPolicy) -> SandboxPolicy:
-        """The policy with all that was granted before.  What can't be had (any more) is told and left out."""
+    def _granted(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """What can't be had (any more) is told and left out."""
         for one in self.grants.standing():
             if words := impossible(policy, one):
                 self._tell(Notice(text=f"the grant {one} is not in force: {words}", level="warning"))
@@ -50,28 +59,40 @@ class Permits:
                 policy = widened(policy, [one], home=str(self._place.home))
         return policy
 
+    def _judge(self, workers: Workers) -> Callable[[str, Arguments], Judgement]:
+        place, rules = self._place, self._settings.rules
+        if not (rules.allow or rules.ask or rules.deny):
+            return lambda _tool, _arguments: Judgement()
+        # Late: it loads a parser of bash, which takes longer than all the rest of this room.
+        from supervisor.permits.rules import Where, judge
+
+        def judged(tool: str, arguments: Arguments) -> Judgement:
+            where = Where(str(place.workspace), str(place.home), workers.cwd, os.path.realpath)
+            return judge(rules, tool, arguments, where)
+
+        return judged
+
     async def gate(
         self,
-        policy: SandboxPolicy,
         workers: Workers,
         asker: Asker | None,
-        judge: Callable[[str, Arguments], Judgement],
         record: Record,
     ) -> Gate:
-        """The session's gate over the pool, whose first policy this is.  Raises StopError where less is
+        """The session's gate over the pool, whose first policy is `policy`.  Raises StopError where less is
         enforced than the settings require."""
         require = self._settings.sandbox.require
         gate = Gate(
-            policy,
+            self._base,
+            self.policy,
             workers,
             self._place,
             self.grants,
             Questions(asker, self._tell),
-            judge,
+            self._judge(workers),
             Decisions(self._tell, record),
             require=require,
         )
-        # Only then does a session wait for its first worker.
+        # Only with a floor does a session wait for its first worker.
         if require is not Rung.OFF and (words := await gate.unmet()):
             raise StopError(words)
         return gate

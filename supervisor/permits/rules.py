@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from protocol.tools.catalog import Arguments
 from protocol.tools.edit_file import EditFile
+from protocol.tools.fetch import Fetch
 from protocol.tools.jobs import Jobs
 from protocol.tools.list_files import ListFiles
 from protocol.tools.read_file import ReadFile
@@ -84,6 +85,8 @@ def _matching(arguments: Arguments, where: Where) -> Callable[[str], Iterator[bo
         case Jobs():
             text = f"{arguments.action} {arguments.id}" if arguments.id else arguments.action
             return lambda pattern: iter((text_matches(pattern, text),))
+        case Fetch():
+            return lambda pattern: iter((text_matches(pattern, arguments.url),))
         case RunCommand():
             raise AssertionError("commands are judged by their parts")
         case _ as never:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
@@ -20,6 +21,7 @@ from protocol.wire import Status, ToolFinished, ToSupervisor
 from supervisor.exits import StopError
 from supervisor.pool.bounds import BLOCK, bounded, bounded_job
 from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
+from supervisor.pool.ways_out import WaysOut, with_denials
 from supervisor.pool.zygote import Born, NoWorkerError
 
 M = TypeVar("M", wire.Hello, wire.Ready)
@@ -30,6 +32,9 @@ OSError or StopError: then the command goes on without a file."""
 
 _FILES_PER_CALL = 8
 """Output files that one call may ask for: a command and what it leaves running need two."""
+
+_DENIALS = 16
+"""Of one call, by the proxy: one that tries every host is not told of each."""
 
 _JOBS = 10_000
 """Ends of jobs that one worker may tell of: each is a line for the user and for the model."""
@@ -56,9 +61,16 @@ class Running:
         self.done = trio.Event()
         self.finished: ToolFinished | None = None
 
+        self._denials: dict[wire.Denial, None] = {}
+
+    def denied(self, denial: wire.Denial) -> None:
+        """The proxy refused this while the call ran.  Other tools than a command have no proxy."""
+        if self.call.name == "run_command" and len(self._denials) < _DENIALS:
+            self._denials[denial] = None
+
     def finish(self, finished: ToolFinished) -> None:
         if self.finished is None:
-            self.finished = finished
+            self.finished = with_denials(finished, tuple(self._denials))
             self.done.set()
 
 
@@ -86,6 +98,9 @@ class Worker:
         self._running: dict[str, Running] = {}
         self._files: dict[str, int] = {}
         """Call id -> output files so far; every call this worker ever had, as jobs outlive their calls."""
+        self._early: deque[ToSupervisor] = deque()
+        """What came together with the handshake and is none of it."""
+        self._ways_out: WaysOut | None = None
         self._why = ""
         self._result_cap = Limits().result_cap_bytes
         self._job_ends = 0
@@ -99,6 +114,7 @@ class Worker:
         """The handshake, with a deadline.  Raises NoWorkerError."""
         self._result_cap = limits.result_cap_bytes
         try:
+            self._ways_out = WaysOut(self._channel, self._descriptors, policy, self._denied)
             with trio.fail_after(wire.HANDSHAKE_SECONDS):
                 hello = await self._expect(wire.Hello)
                 version = wire.agree(hello)
@@ -116,18 +132,22 @@ class Worker:
             raise NoWorkerError(f"a worker failed before it was ready: {error}") from error
 
     async def _expect(self, kind: type[M]) -> M:
-        messages = await self._channel.receive()
-        match messages:
-            case [only] if isinstance(only, kind):
-                return only
-        raise ChannelBrokenError(f"it said {type(messages[0]).__name__} instead of {kind.__name__}")
+        if not self._early:
+            self._early.extend(await self._channel.receive())
+        said = self._early.popleft()
+        if isinstance(said, kind):
+            return said
+        raise ChannelBrokenError(f"it said {type(said).__name__} instead of {kind.__name__}")
 
     async def live(self) -> None:
         """Serve the wire until the worker is gone, by its wire's end or its process's, whichever is first."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._channel.flush)
+            self._out().begin(nursery)
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
+                while self._early:
+                    self._take(self._early.popleft())
                 await self._channel.read(self._take)
             except ChannelBrokenError as error:
                 self.kill(str(error))
@@ -162,10 +182,22 @@ class Worker:
                 self._job_ended(job)
             case wire.Hello() | wire.Ready():
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
-            case wire.Dial() | wire.ProxyListens():
-                raise ChannelBrokenError(f"it said {type(message).__name__}, which is not answered here")
+            case wire.Dial(call_id=call_id):
+                self._out().dial(message, known=call_id in self._running)
+            case wire.ProxyListens():
+                self._out().listens()
             case _:
                 assert_never(message)
+
+    def _out(self) -> WaysOut:
+        if self._ways_out is None:
+            raise ChannelBrokenError("it wants to go out before it is ready")
+        return self._ways_out
+
+    def _denied(self, denial: wire.Denial) -> None:
+        """Its proxy has refused something: to what runs now, as far as that can be told apart."""
+        for running in self._running.values():
+            running.denied(denial)
 
     def _give_output(self, call_id: str) -> None:
         given = self._files.get(call_id)
@@ -204,6 +236,8 @@ class Worker:
 
     def forget(self, running: Running) -> None:
         self._running.pop(running.call.id, None)
+        if self._ways_out is not None:
+            self._ways_out.forget(running.call.id)
 
     def cancel(self, running: Running) -> None:
         with contextlib.suppress(ChannelClosedError):

@@ -14,6 +14,9 @@ _TOOLS: tuple[tuple[str, dict[str, object]], ...] = (
     ("edit_file", {"edits": _EDIT}),
     ("search", {"pattern": "sesame"}),
 )
+_SWAPS = 100
+"""Times that each tool runs into the other's way; half of them meet a link."""
+
 NAMES = (
     "a link to an outside file leads no file tool out",
     "a link to an outside directory leads no file tool out",
@@ -21,6 +24,7 @@ NAMES = (
     "a link to credentials leads no file tool out",
     "a shell follows no link out",
     "links that stay inside work",
+    "a file that is swapped for a link all the time leads no file tool out",
 )
 
 
@@ -50,6 +54,9 @@ async def play_links(call: Call, decoys: Decoys) -> dict[str, str]:
     decoys.workspace_tree.restore()
     told[NAMES[5]] = await _inside(call, decoys)
     decoys.workspace_tree.restore()
+    told[NAMES[6]] = await _swapped(call, decoys)
+    decoys.fresh()
+    decoys.workspace_tree.restore()
     return told
 
 
@@ -63,6 +70,24 @@ async def _refused(call: Call, decoys: Decoys, path: str, real: str) -> str:
             wrong.append(f"{tool} failed, but was not refused: {done.text[:200]}")
         elif real not in done.text:
             wrong.append(f"{tool} does not name {real}: {done.text[:200]}")
+    return "; ".join(wrong + decoys.changes())
+
+
+async def _swapped(call: Call, decoys: Decoys) -> str:
+    script = (
+        "echo inside > file; ln -s $ELSEWHERE/victim.txt link; mkdir real; echo inside > real/victim.txt;"
+        " ln -s $ELSEWHERE way; while :; do cp -P file new; mv -T new swap; cp -P link new; mv -T new swap;"
+        " mv real place; mv place real; mv way place; mv place way; done"
+    )
+    command = {"command": decoys.variables() + script, "background": True}
+    job = (await call("run_command", command)).background[0].split()[0].rstrip(":")
+    wrong = []
+    for _ in range(_SWAPS):
+        for path in ("swap", "place/victim.txt"):
+            if decoys.secret in (await call("read_file", {"path": path})).text:
+                wrong.append(f"{path} was read outside")
+            await call("write_file", {"path": path, "content": "written\n"})
+    await call("jobs", {"action": "stop", "id": job})
     return "; ".join(wrong + decoys.changes())
 
 

@@ -1,6 +1,7 @@
 """The whole list."""
 
 from tests.escapes.inside import INSIDE
+from tests.escapes.limiting import BOMBS, SURVIVE
 from tests.escapes.meddling import MEDDLING
 from tests.escapes.planting import PLANTING
 from tests.escapes.reaching import REACHING
@@ -10,3 +11,4 @@ from tests.escapes.writing import WRITING
 
 ATTACKS = (*WRITING, *READING, *REACHING, *MEDDLING, *PLANTING, *INSIDE)
 WORKS = WORKING
+BOMBED = (*(bomb.name for bomb in BOMBS), SURVIVE)

@@ -121,6 +121,12 @@ MEDDLING = (
         ),
         succeeds,
     ),
+    Attack(
+        "makes itself more important than other processes",
+        "renice -n -5 -p $$ || echo -17 > /proc/self/oom_score_adj",
+        succeeds,
+        who=ROOT,
+    ),
     Attack("types into the user's terminal", _type(0x5412), _typed, uncontrolled=_NO_TIOCSTI),
     Attack(
         "types into the user's terminal by a number with high bits",

@@ -37,6 +37,8 @@ class Story(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     attacks: dict[str, Outcome] = {}
     works: dict[str, Outcome] = {}
+    bombs: dict[str, str] = {}
+    """What went wrong, by the name of the attempt; empty where nothing did."""
     links: dict[str, str] = {}
     """What the file tools said, by the name of the link test; empty where all was right."""
 

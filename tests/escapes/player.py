@@ -30,9 +30,10 @@ from protocol.wire import ToolFinished
 from supervisor import machine
 from supervisor.policy.default import default_policy
 from supervisor.policy.widen import widened
-from supervisor.pool.workers import Pool, open_pool
+from supervisor.pool.workers import Pool, PoolOpening, open_pool
 from supervisor.pool.zygote import Launch
 from tests.escapes.attack import Attack, Ran, Rung, Who, Work
+from tests.escapes.bombing import play_bombs
 from tests.escapes.decoys import Decoys, decoys
 from tests.escapes.links import play_links
 from tests.escapes.list import ATTACKS, WORKS
@@ -201,14 +202,12 @@ async def play(part: Part, decoys: Decoys) -> Story:
 
     policy = policy_of(decoys)
     launch = msgspec.convert({"without": _WITHOUT[part.rung]}, Launch)
-    async with open_pool(
-        policy,
-        Limits(grace_seconds=0.2),
-        open_output,
-        lambda event: None,
-        environ=environ_of(decoys),
-        launch=launch,
-    ) as pool:
+    environ = environ_of(decoys)
+
+    def opened(limits: Limits) -> PoolOpening:
+        return open_pool(policy, limits, open_output, lambda event: None, environ=environ, launch=launch)
+
+    async with opened(Limits(grace_seconds=0.2)) as pool:
         ready = await pool.ready()
         if lacks := lacking(part.rung, ready.rung.value, ready.means.value):
             return Story(f"{lacks}: {ready.refuse_commands} {ready.probes}")
@@ -219,6 +218,7 @@ async def play(part: Part, decoys: Decoys) -> Story:
             failed, text = await stage.work(work)
             worked[work.name] = Outcome(failed, text[-2000:])
         links = await play_links(stage.call, decoys) if not part.only else {}
+    bombs = await play_bombs(opened, decoys) if part.only in ("", "bombs") else {}
     return Story(
         "",
         ready.rung.value,
@@ -226,6 +226,7 @@ async def play(part: Part, decoys: Decoys) -> Story:
         ready.notes,
         dict(_controlled(attacks, confined, decoys)),
         worked,
+        bombs,
         links,
     )
 

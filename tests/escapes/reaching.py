@@ -86,7 +86,9 @@ REACHING = (
         ),
         arrives,
     ),
-    Attack("fetches a page by curl", "curl -s -m 1 http://127.0.0.1:$TCP/ https://127.0.0.1:$TCP/", arrives),
+    Attack(
+        "fetches a page by curl", "curl -s -m 0.4 http://127.0.0.1:$TCP/ https://127.0.0.1:$TCP/", arrives
+    ),
     Attack(
         "opens a raw socket",
         python(

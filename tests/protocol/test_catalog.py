@@ -23,6 +23,7 @@ NAMES = {
     "list_files": {"path", "glob", "limit"},
     "search": {"pattern", "path", "glob", "limit"},
     "run_command": {"command", "timeout", "background", "needs", "why"},
+    "fetch": {"url"},
     "jobs": {"action", "id", "since", "text", "timeout"},
 }
 
@@ -132,6 +133,7 @@ def test_only_tools_that_read_may_run_beside_others() -> None:
         "read_file",
         "list_files",
         "search",
+        "fetch",
     }
 
 

@@ -83,10 +83,15 @@ def call(command: str) -> ToolCall:
 
 
 def processes() -> tuple[int, int]:
-    """(zygote, worker) of this process's pool, by the pids that we see them under."""
-    (zygote,) = [pid for pid in machine.children(os.getpid()) if b"worker.zygote" in _command_line(pid)]
-    (worker,) = machine.children(zygote)
+    """(zygote, oldest worker) of this process's pool, by the pids that we see them under."""
+    zygote, worker, *_ = family()
     return zygote, worker
+
+
+def family() -> list[int]:
+    """The zygote and all its workers, the oldest first."""
+    (zygote,) = [pid for pid in machine.children(os.getpid()) if b"worker.zygote" in _command_line(pid)]
+    return [zygote, *machine.children(zygote)]
 
 
 def _command_line(pid: int) -> bytes:

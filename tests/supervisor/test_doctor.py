@@ -60,6 +60,15 @@ def test_where_namespaces_can_be_had_the_rung_is_full(product: Product) -> None:
     assert found["state"] == str(product.home)
 
 
+def test_where_only_bwrap_may_make_them_the_rung_is_full_too(product: Product) -> None:
+    found = report(product, "--without", "native")
+    bwrap = probes(found)["bubblewrap"]
+    if not bwrap["works"]:
+        assert bwrap["remedy"] or bwrap["why"]
+        pytest.skip(f"no bwrap on this machine: {bwrap['why']}")
+    assert (found["rung"], found["means"], found["well"]) == ("full", "bubblewrap", True)
+
+
 def test_where_they_are_refused_it_is_landlock_and_the_report_says_what_that_lacks(product: Product) -> None:
     found = report(product, before=REFUSING)
     if found["rung"] == "off":

@@ -66,8 +66,10 @@ class Yard:
         self.asker = ScriptedAsker(*answers)
         self.judged = judged or {}
         self.workers = Workers(rung, NO_LANDLOCK if rung is Rung.OFF else "", str(root / "workspace"))
+        policy = SandboxPolicy(str(root / "workspace"), mode=mode)
         self.gate = Gate(
-            SandboxPolicy(str(root / "workspace"), mode=mode),
+            policy,
+            policy,
             self.workers,
             Place(root / "workspace", root / "home", root / "state"),
             Grants(given, ProjectGrants(root / "state", "key")),

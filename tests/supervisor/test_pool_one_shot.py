@@ -15,7 +15,7 @@ from protocol.wire import JobEnded, Status, ToolFinished
 from supervisor.pool.events import WorkerDied, WorkerReady
 from supervisor.pool.workers import Pool, PoolOpening
 from supervisor.pool.zygote import Launch
-from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, some
+from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, family, processes, some
 
 REAL = Launch(measure=os.environ.get("POLIER_MEASURE", ""))
 """The product's own tools."""
@@ -204,28 +204,31 @@ async def test_a_call_alone_can_be_cancelled_at_any_point_of_its_birth(site: Sit
 
 async def test_a_worker_of_one_call_that_is_killed_says_so_and_the_main_one_lives_on(site: Site) -> None:
     async with site.pool() as pool:
-        main = (await site.play(pool, "!about")).text.split()[0]
+        await pool.ready()
+        main = processes()
         results: list[ToolFinished] = []
 
         async def run() -> None:
-            script = "echo $PPID > pid; setsid sleep 321 & sleep 322"
+            script = "setsid sleep 321 & sleep 322"
             await pool.run(call(script), results.append, site.said.append, policy=wider(site))
 
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run)
                 await some(str(site.tmp), 3)
-                os.kill(int((site.workspace / "pid").read_text()), signal.SIGKILL)
+                os.kill(family()[-1], signal.SIGKILL)
         assert results[0].status is Status.DIED
         assert "killed by SIGKILL" in results[0].text
         assert [line for line in carrying(str(site.tmp)) if "sleep" in line] == []
-        assert (await site.play(pool, "!about")).text.split()[0] == main
+        assert (await site.play(pool, "!echo next")).text == "next"
+        assert processes() == main
     assert not [event for event in site.events if isinstance(event, WorkerDied)]
 
 
 async def test_a_dead_zygote_takes_a_worker_of_one_call_with_it(site: Site) -> None:
     async with site.pool() as pool:
-        zygote = int((await site.play(pool, "!about")).text.split()[1])
+        await pool.ready()
+        zygote, _ = processes()
         results: list[ToolFinished] = []
 
         async def run() -> None:

@@ -11,7 +11,7 @@ import trio
 from protocol.events import Notice, PermissionAnswered, PermissionAsked, ToolFinished
 from protocol.permission import parse
 from protocol.policy import Mode, Rung
-from supervisor.choices.tables import SandboxChoices
+from supervisor.choices.tables import RulesChoices, SandboxChoices
 from supervisor.exits import StopError
 from supervisor.options import Continue
 from supervisor.permits.asking import Answer, Question, Scope
@@ -255,7 +255,7 @@ async def test_where_nobody_can_be_asked_the_result_names_the_flag(tmp_path: Pat
     first, second = results_of_all(home)
     assert f"--allow write:{beside}" in first
     assert "exit code 0" in second
-    assert answered(home) == [(False, "nobody", "")]
+    assert answered(home) == [(False, "nobody", ""), (True, "flag", "session")]
     assert (beside / "file").read_text() == "x\n"
 
 
@@ -379,3 +379,32 @@ async def test_a_question_s_texts_are_the_command_s_own(tmp_path: Path, beside: 
     (asked,) = [event for event in home.told if isinstance(event, PermissionAsked)]
     assert asked.reason == "the command needs more than the sandbox allows"
     assert asked.choices == ("once", "session", "project")
+
+
+async def test_rules_of_the_settings_decide_before_anything_else(tmp_path: Path) -> None:
+    rules = RulesChoices(
+        allow=("run_command echo",), ask=("run_command touch",), deny=("run_command rm", "read_file secret*")
+    )
+    steps = (
+        command("echo hello && rm -r sub"),
+        command("echo a; touch b"),
+        calling(("read_file", {"path": "secret.txt"})),
+        command("echo hello"),
+        DONE,
+    )
+    asker = ScriptedAsker(Answer(Scope.ONCE))
+    async with house(tmp_path, *steps) as home:
+        (home.workspace / "sub").mkdir()
+        (home.workspace / "secret.txt").write_text("sesame")
+        async with home.session(asker=asker, rules=rules) as session:
+            await say(session, "go")
+        assert (home.workspace / "sub").exists()
+        assert (home.workspace / "b").exists()
+    first, second, third, fourth = results(home)
+    assert "the rule deny 'run_command rm'" in first
+    assert second == "a"
+    assert "sesame" not in third
+    assert "the rule deny 'read_file secret*'" in third
+    assert fourth == "hello"
+    assert [question.subject for question in asker.asked] == ["echo a; touch b"]
+    assert answered(home) == [(False, "rule", ""), (True, "user", "once"), (False, "rule", "")]

@@ -14,10 +14,11 @@ from protocol.control import Birth
 from protocol.policy import Means, Mode
 from protocol.wire import Probe
 from worker.birth.line import Confined, EndedError, Forked, Go, Line, Refused, UsersMapped, WantsUsers
-from worker.sandbox import namespaces
+from worker.birth.wrapped import complaint
+from worker.sandbox import bubblewrap, namespaces
 from worker.serve.process import LEFT
 
-NATIVE, PROCESSES, LANDLOCK = "native", "processes", "landlock"
+NATIVE, PROCESSES, BUBBLEWRAP, LANDLOCK = "native", "processes", "bubblewrap", "landlock"
 """Names of means, for `without` and for probes.  PROCESSES: a PID namespace within NATIVE."""
 
 _STEP_SECONDS = 3.0
@@ -26,11 +27,19 @@ _STEP_SECONDS = 3.0
 Child = Callable[[Line, bool], NoReturn]
 """What a process does once it is forked: with its line to the zygote, with a PID namespace or without."""
 
-_GIVES = {NATIVE: "namespaces of its own, made by the worker itself"}
+Wrapped = Callable[[Line, str, int], NoReturn]
+"""The same by way of bwrap: the program, and a descriptor for what it prints."""
+
+_GIVES = {
+    NATIVE: "namespaces of its own, made by the worker itself",
+    BUBBLEWRAP: "namespaces of its own, made by bwrap",
+}
+_NO_BWRAP = f"there is no bwrap that root alone can change at {', '.join(bubblewrap.PLACES)}"
 
 _REMEDIES = (
     ("new namespaces: Operation not permitted", "in a container: start it with a seccomp profile that allows "
      "unshare; else allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)"),
+    (_NO_BWRAP, "install the package bubblewrap"),
     ("new namespaces: No space left", "raise /proc/sys/user/max_user_namespaces"),
     ("_map: ", "an AppArmor profile keeps user namespaces without rights (sysctl "
      "kernel.apparmor_restrict_unprivileged_userns): install bubblewrap with its profile"),
@@ -52,7 +61,7 @@ class Rungs:
         self._refused = {name: Probe(name, False, "switched off for a test") for name in without}
         self._sweep = sweep
 
-    def bear(self, birth: Birth, middle: Child, worker: Child) -> int:
+    def bear(self, birth: Birth, middle: Child, worker: Child, wrapped: Wrapped) -> int:
         """The pid of a new worker that is confined, our child.  Raises OSError where none can be had."""
         if birth.policy.mode is Mode.UNCONFINED:
             return self._plain(worker, ())
@@ -61,6 +70,12 @@ class Rungs:
             tried.append(self._refused[NATIVE])
         elif (pid := self._native(middle, tried)) is not None:
             return pid
+        if BUBBLEWRAP in self._refused:
+            tried.append(self._refused[BUBBLEWRAP])
+        elif (pid := self._bubblewrap(wrapped, tried)) is not None:
+            return pid
+        if LANDLOCK in self._refused:
+            tried.append(self._refused[LANDLOCK])
         try:
             return self._plain(worker, tuple(tried))
         except BirthError as error:
@@ -86,6 +101,24 @@ class Rungs:
         if first is not None and first.lasting:
             self._refused[PROCESSES] = why
         return pid
+
+    def _bubblewrap(self, wrapped: Wrapped, tried: list[Probe]) -> int | None:
+        """A worker below bwrap, which is its pid for us; None where that can't be had."""
+        bwrap = bubblewrap.find()
+        if bwrap is None:
+            self._note(BUBBLEWRAP, BirthError(_NO_BWRAP, lasting=True), tried)
+            return None
+        complaints = os.memfd_create("bwrap", os.MFD_CLOEXEC)
+        try:
+            with self._forked(lambda line, _: wrapped(line, bwrap, complaints), True) as (line, pid):
+                go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, True)
+                return self._let_go(line, pid, go)
+        except BirthError as error:
+            said = complaint(complaints)
+            self._note(BUBBLEWRAP, BirthError(said, lasting=True) if said else error, tried)
+            return None
+        finally:
+            os.close(complaints)
 
     def _note(self, name: str, error: BirthError, tried: list[Probe]) -> None:
         probe = Probe(name, False, str(error), _remedy(str(error)))
@@ -174,4 +207,4 @@ def _remedy(why: str) -> str:
     for words, remedy in _REMEDIES:
         if words in why:
             return remedy
-    return ""
+    return bubblewrap.remedy(why)

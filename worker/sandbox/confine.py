@@ -35,6 +35,11 @@ NO_LANDLOCK = (
     "not be confined to the workspace."
 )
 
+NOT_USED = (
+    "Landlock is not used here (see what was tried), so a command could not be confined to the workspace."
+)
+_TO_HAVE_LANDLOCK = "use Linux 5.13 or newer, with landlock in the kernel's list of security modules (lsm=)"
+
 _GAINED = (
     (2, Rung.LANDLOCK, "files can't be moved or linked from one directory to another"),
     (6, Rung.LANDLOCK, "commands can signal other processes of this user"),
@@ -76,9 +81,11 @@ def confine(
     rung = Rung.FULL if means is not Means.NONE else Rung.LANDLOCK if abi >= 1 else Rung.OFF
     if rung is Rung.OFF:
         _give_up(_UNGUARDED)
-        return _open(Ready(rung, (NO_LANDLOCK,), NO_LANDLOCK, probes=probes))
+        why = NOT_USED if landlock.version() else NO_LANDLOCK
+        return _open(Ready(rung, (why,), why, probes=(*probes, *_tried(abi))))
     outsiders = canaries.outsiders()
     filtered = _restrict(policy, rung, abi)
+    probes = (*probes, *_tried(abi, filtered.worked))
     ready = Ready(rung, tuple(_notes(policy, rung, abi, filtered.worked)), means=means, probes=probes)
     found = canaries.leaks(Walls(policy, rung, abi, filtered.worked, outsiders, listener))
     if found and rung is Rung.FULL:
@@ -155,6 +162,20 @@ def _notes(policy: SandboxPolicy, rung: Rung, abi: int, filtered: bool) -> list[
         found.append(f"system calls are not filtered on this processor ({os.uname().machine})")
         if rung is Rung.LANDLOCK and abi < 3:
             found.append("files outside the workspace can be cut short (truncate)")
+    return found
+
+
+def _tried(abi: int, filtered: bool | None = None) -> list[Probe]:
+    """The walls that every rung may have.  `filtered`: None where a filter was not wanted."""
+    found = []
+    if abi:
+        found.append(Probe("landlock", True, f"version {abi} of the kernel's Landlock"))
+    elif not landlock.version():
+        found.append(Probe("landlock", False, "this kernel offers no Landlock", _TO_HAVE_LANDLOCK))
+    if filtered is not None:
+        machine = os.uname().machine
+        why = "system calls are filtered" if filtered else f"there is no filter for {machine}"
+        found.append(Probe("seccomp", filtered, why))
     return found
 
 

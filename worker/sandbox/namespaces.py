@@ -16,13 +16,14 @@ from pathlib import Path
 from protocol.policy import Network, SandboxPolicy
 from worker.sandbox import kernel
 from worker.sandbox.plan import Found, Link
+from worker.sandbox.rlimits import THREADS_EACH
 
 _SET_INTERFACE_FLAGS = 0x8914
 _UP = 1
-_PIDS_AT_LEAST = 301
-"""The kernel allows no smaller pid_max."""
-_NUMBERS_PER_PROCESS = 4
-"""Threads have numbers too."""
+_RESERVED_PIDS = 300
+"""Numbers below are given out once; when the kernel has come to pid_max it begins anew above them."""
+_OWN_PIDS = 64
+"""For the worker's threads."""
 _PID_MAX_SINCE = (6, 14)
 """From this Linux on pid_max is the namespace's; before, root's tools would set the machine's."""
 _SOCKET_PATH = 7
@@ -71,11 +72,13 @@ def raise_loopback(policy: SandboxPolicy) -> None:
 def limit_pids(proc: str, processes: int) -> bool:
     """Bound the numbers of this PID namespace, whose /proc is at `proc`; that binds root too.  False where
     the kernel can't."""
+    if not processes:
+        return True  # no limit is wanted
     release = os.uname().release.split("-")[0].split(".")
     if tuple(int(part) for part in release[:2] if part.isdecimal()) < _PID_MAX_SINCE:
         return False
     try:
-        _write(f"{proc}/sys/kernel/pid_max", str(max(_PIDS_AT_LEAST, _NUMBERS_PER_PROCESS * processes)))
+        _write(f"{proc}/sys/kernel/pid_max", str(_RESERVED_PIDS + _OWN_PIDS + THREADS_EACH * processes))
     except OSError:
         return False
     return True

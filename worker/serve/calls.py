@@ -5,7 +5,9 @@ blocking functions.
 """
 
 import os
+import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +17,10 @@ from msgspec.structs import replace
 from protocol.display import Display
 from protocol.tools.catalog import Arguments, ArgumentsError, decode
 from protocol.wire import (
+    Denial,
+    Dial,
+    Dialled,
+    DialRefused,
     FrameError,
     JobEnded,
     OpenOutput,
@@ -34,6 +40,9 @@ Registry = Callable[[Arguments, Call], Outcome]
 
 _OUTPUT_SECONDS = 10.0
 """How long a call waits for a file for its whole output."""
+_DIAL_SECONDS = 30.0
+"""How long it waits for a connection; the supervisor gives up earlier and says why."""
+_TICK = 0.1
 _SUMMARY_CHARACTERS = 200
 _CLOSING_BYTES = 2000
 """A result may be so much longer than its cap: for a tool's closing words.  What is longer is cut."""
@@ -41,9 +50,14 @@ _BACKGROUND_LINES = 100
 
 
 class _Wanted:
-    """A file that a call waits for.  The main thread answers, the call's thread takes."""
+    """A file or a connection that a call waits for.  The main thread answers, the call's thread takes.
 
-    def __init__(self) -> None:
+    `what`: the words that follow a "no" where it isn't had.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._denial: Denial | None = None
         self._answered = threading.Event()
         self._lock = threading.Lock()
         self._given_up = False
@@ -58,16 +72,20 @@ class _Wanted:
             self._file = (name, fd)
         self._answered.set()
 
-    def refused(self, why: str) -> None:
-        self._why = why
+    def refused(self, why: str, denial: Denial | None = None) -> None:
+        self._why, self._denial = why, denial
         self._answered.set()
 
-    def take(self) -> tuple[str, int]:
-        self._answered.wait(_OUTPUT_SECONDS)
+    def take(self, seconds: float, cancelled: Callable[[], bool] = lambda: False) -> tuple[str, int]:
+        """Raises ToolError."""
+        until = time.monotonic() + seconds
+        while not self._answered.wait(_TICK) and time.monotonic() < until and not cancelled():
+            continue
         with self._lock:
             self._given_up = True
             if self._file is None:
-                raise ToolError(f"no file could be had for the whole output: {self._why}")
+                status = Status.FAILED if self._denial is None else Status.REFUSED
+                raise ToolError(f"no {self._what}: {self._why}", status, self._denial)
             return self._file
 
 
@@ -82,6 +100,7 @@ class Calls:
         """Held from counting the jobs until the count is sent, so that the last one told is the newest."""
         self._cancels: dict[str, threading.Event] = {}
         self._wanted: dict[str, _Wanted] = {}
+        self._dialling: dict[str, _Wanted] = {}
 
     def start(self, asked: RunTool) -> None:
         if asked.cwd:
@@ -111,6 +130,17 @@ class Calls:
         if wanted := self._wanted.pop(answer.call_id, None):
             wanted.refused(answer.why)
 
+    def dialled(self, answer: Dialled) -> None:
+        fd = self._channel.descriptor(answer.call_id)
+        if wanted := self._dialling.pop(answer.call_id, None):
+            wanted.opened("", fd)
+        else:
+            os.close(fd)
+
+    def dial_refused(self, answer: DialRefused) -> None:
+        if wanted := self._dialling.pop(answer.call_id, None):
+            wanted.refused(answer.why, answer.denial)
+
     def job_ended(self, job: str, line: str) -> None:
         with self._counting:
             self._channel.send(JobEnded(job, line, self._jobs()))
@@ -128,6 +158,7 @@ class Calls:
                 cancelled=cancelled,
                 say=lambda text: self._say(call_id, text),
                 open_output=lambda: self._open_output(call_id),
+                dial=lambda host, port: self._dial(call_id, cancelled, host, port),
                 approved=asked.approved,
                 alone=asked.alone,
             )
@@ -163,9 +194,15 @@ class Calls:
         self._channel.offer(ToolOutput(call_id, _plain(text)))
 
     def _open_output(self, call_id: str) -> tuple[str, int]:
-        wanted = self._wanted[call_id] = _Wanted()
+        wanted = self._wanted[call_id] = _Wanted("file could be had for the whole output")
         self._channel.send(OpenOutput(call_id))
-        return wanted.take()
+        return wanted.take(_OUTPUT_SECONDS)
+
+    def _dial(self, call_id: str, cancelled: threading.Event, host: str, port: int) -> socket.socket:
+        wanted = self._dialling[call_id] = _Wanted("connection could be had")
+        self._channel.send(Dial(call_id, host, port))
+        _, fd = wanted.take(_DIAL_SECONDS, cancelled.is_set)
+        return socket.socket(fileno=fd)
 
 
 class _Boundary:

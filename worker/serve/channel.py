@@ -84,6 +84,12 @@ class Channel:
                 return
             view = view[sent:]
 
+    def send_descriptor(self, name: str, fd: int) -> None:
+        """Give a descriptor away; the message that announces it comes after.  Raises OSError."""
+        if self._descriptors is None:
+            raise OSError("there is no socket for descriptors")
+        socket.send_fds(self._descriptors, [name.encode()], [fd])
+
     def descriptor(self, call_id: str) -> int:
         """The descriptor that was sent for this call.  Raises FrameError where none comes."""
         if self._descriptors is None:

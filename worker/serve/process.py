@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from protocol.policy import Means
 from protocol.wire import (
     HANDSHAKE_SECONDS,
+    PROXY,
     VERSION_MAX,
     VERSION_MIN,
     Cancel,
@@ -29,12 +30,13 @@ from protocol.wire import (
     Nope,
     OutputOpened,
     OutputRefused,
+    ProxyListens,
     RunTool,
     ToWorker,
     Welcome,
 )
 from worker.call import Desk
-from worker.sandbox import prctl, tree
+from worker.sandbox import prctl, tree, way_out
 from worker.sandbox.confine import Confined, confine
 from worker.sandbox.restore import Keeper
 from worker.serve.calls import Calls, Registry
@@ -131,12 +133,19 @@ def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoRetu
         confined = confine(policy, limits, Means.NONE)
     ready = confined.ready
     policy = replace(policy, environment=(*policy.environment, *confined.environment))
+    door = way_out.listen() if way_out.has_own(ready.rung, policy.network) else None
+    if door is not None:
+        policy = replace(policy, environment=way_out.proxied(policy.environment))
     begun = Path(cwd) if cwd and os.path.isdir(cwd) else Path(policy.workspace)  # noqa: PTH112 - may be long
     desk = Desk(policy, limits, begun, ready.refuse_commands, confined.enter, ready.rung)
     desk.keeper = Keeper(policy, ready.rung)
     calls = Calls(channel, desk, run)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)
+    if door is not None:
+        with door:
+            channel.send_descriptor(PROXY, door.fileno())
+        channel.send(ProxyListens())
     while True:
         _take(calls, channel.receive())
 
@@ -151,7 +160,11 @@ def _take(calls: Calls, message: ToWorker) -> None:
             calls.output_opened(message)
         case OutputRefused():
             calls.output_refused(message)
-        case Welcome() | Nope() | Dialled() | DialRefused():
+        case Dialled():
+            calls.dialled(message)
+        case DialRefused():
+            calls.dial_refused(message)
+        case Welcome() | Nope():
             raise FrameError(f"{type(message).__name__} was not asked for")
         case _:
             assert_never(message)

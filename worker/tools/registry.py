@@ -4,6 +4,7 @@ from typing import assert_never
 
 from protocol.tools.catalog import Arguments
 from protocol.tools.edit_file import EditFile
+from protocol.tools.fetch import Fetch
 from protocol.tools.jobs import Jobs
 from protocol.tools.list_files import ListFiles
 from protocol.tools.read_file import ReadFile
@@ -11,7 +12,7 @@ from protocol.tools.run_command import RunCommand
 from protocol.tools.search import Search
 from protocol.tools.write_file import WriteFile
 from worker.call import Call, Outcome
-from worker.tools import edit_file, jobs, list_files, read_file, run_command, search, write_file
+from worker.tools import edit_file, fetch, jobs, list_files, read_file, run_command, search, write_file
 
 
 def run(arguments: Arguments, call: Call) -> Outcome:
@@ -31,5 +32,7 @@ def run(arguments: Arguments, call: Call) -> Outcome:
             return run_command.run(arguments, call)
         case Jobs():
             return jobs.run(arguments, call)
+        case Fetch():
+            return fetch.run(arguments, call)
         case _:
             assert_never(arguments)
