@@ -91,7 +91,7 @@ def _add_rarer(app: typer.Typer) -> None:
     app.command("rehearse", help="See it work without a model: a script plays its part.")(_rehearse)
     app.command("sessions", help="List this project's conversations.")(_sessions)
     app.command("trust", help="Trust what a project's settings widen.")(_trust)
-    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(_doctor)
+    app.command("doctor", help="Say what confines commands on this machine.")(_doctor)
     app.command(
         "scripted-server",
         context_settings=PASS_ON,
