@@ -85,8 +85,8 @@ class SandboxPolicy(Struct, frozen=True):
     """Directories that may be written, but neither renamed nor replaced."""
     network: Network = Network.OFF
     hosts: tuple[str, ...] = ()
-    """HOST:PORT or *.HOST:PORT: what the supervisor connects to for this worker, by its proxy (where the
-    network is LISTED or OFF and the rung is `full`) and for `fetch` (on every rung)."""
+    """HOST:PORT or *.HOST:PORT: what the supervisor connects to for this worker: for `fetch` always, for
+    commands (by its proxy) where the network is LISTED."""
     layer: str = ""
     """An empty private directory: what a command does to the workspace lands there instead.  Empty text:
     the workspace itself is changed."""

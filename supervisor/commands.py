@@ -91,6 +91,7 @@ def _add_rarer(app: typer.Typer) -> None:
     app.command("rehearse", help="See it work without a model: a script plays its part.")(_rehearse)
     app.command("sessions", help="List this project's conversations.")(_sessions)
     app.command("trust", help="Trust what a project's settings widen.")(_trust)
+    app.command("grants", help="List what was granted for this project, or take it back.")(_grants)
     app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(_doctor)
     app.command(
         "scripted-server",
@@ -119,6 +120,17 @@ def _trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Trust nothing of it any more.")] = False,
 ) -> None:
     raise typer.Exit(verbs.trust(directory, yes=yes, take_back=revoke))
+
+
+def _grants(
+    directory: Annotated[
+        str | None, typer.Argument(metavar="DIR", help="In the project; otherwise the current one.")
+    ] = None,
+    revoke: Annotated[
+        str | None, typer.Option("--revoke", metavar="WORD", help="Take that one back, or all.")
+    ] = None,
+) -> None:
+    raise typer.Exit(verbs.grants(directory, revoke))
 
 
 def _doctor(

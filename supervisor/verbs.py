@@ -115,6 +115,34 @@ def trust(directory: str | None, *, yes: bool, take_back: bool) -> int:
     return FAILED
 
 
+def grants(directory: str | None, revoke: str | None) -> int:
+    """`agent grants`: what was granted for the project; `revoke`: one of them, or all."""
+    _prepare()
+    from supervisor.harmless import harmless_line
+    from supervisor.permits.grants import ProjectGrants
+    from supervisor.places import current_directory
+    from supervisor.settings import Flags, load
+
+    _imported()
+    settings = load(Flags(workspace=directory), os.environ, current_directory()).settings
+    kept = ProjectGrants(settings.home, settings.project)
+    found = kept.all()
+    if kept.problem:
+        raise StopError(kept.problem)
+    if revoke is not None:
+        if not kept.revoke(revoke):
+            there = ", ".join(one.permission for one in found) or "none"
+            words = f"{revoke} was not granted for this project; there are: {there}"
+            raise StopError(harmless_line(words), USAGE)
+        _print(harmless_line(f"Taken back: {revoke}. Sessions that run keep it until they end."))
+        return 0
+    for one in found:
+        _print(harmless_line(f"{one.permission}  since {one.time}, for: {one.command}"))
+    if not found:
+        _print("Nothing was granted for this project.")
+    return 0
+
+
 def doctor(*, as_json: bool, without: tuple[str, ...]) -> int:
     """`agent doctor`: 0 where commands run confined, as far as the settings require; else 1."""
     _prepare()

@@ -50,6 +50,13 @@ class Hosts:
             _BELOW + joined(".".join(labels[at:]), port) in self._entries for at in range(1, len(labels))
         )
 
+    def __contains__(self, entry: str) -> bool:
+        """Whether all that an entry stands for is allowed.  Raises HostError."""
+        if entry.startswith(_BELOW):
+            host, port = parted(entry.removeprefix(_BELOW))
+            return self.allows(f"any.{host}", port)
+        return self.allows(*parted(entry))
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

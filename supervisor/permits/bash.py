@@ -83,6 +83,16 @@ def _shown(word: str) -> str:
     return f"'{word}'" if not word or re.search(r"\s", word) else word
 
 
+def _line(node: "Node") -> str:
+    """The whole line on which this node begins."""
+    root = node
+    while root.parent is not None:
+        root = root.parent
+    data, at = root.text or b"", node.start_byte - root.start_byte
+    end = data.find(b"\n", at)
+    return data[data.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(data)].decode()
+
+
 class _Reader:
     def __init__(self) -> None:
         self.parts: list[Command | Writing] = []
@@ -106,7 +116,10 @@ class _Reader:
         except UnicodeEncodeError:
             self.doubt("it is not UTF-8")
             return
-        self.visit(Parser(Language(tree_sitter_bash.language())).parse(data).root_node, depth)
+        root = Parser(Language(tree_sitter_bash.language())).parse(data).root_node
+        if root.has_error:
+            self.doubt("it is no plain bash")
+        self.visit(root, depth)
 
     def visit(self, node: "Node", depth: int) -> None:
         """Read this node and what is below it."""
@@ -115,10 +128,9 @@ class _Reader:
             self.doubt("it is too deep")
             return
         kind = node.type
-        if node.is_error or node.is_missing:
-            self.doubt("it is no plain bash")
-            self._below(node, depth)
-        elif kind in _CONTAINERS:
+        if node.is_error or node.is_missing or kind in _CONTAINERS:
+            if kind in ("subshell", "command_substitution") and text_of(node).startswith(("((", "$((")):
+                self.doubt("two brackets that may be arithmetic or commands")
             self._below(node, depth)
         elif kind in _WORDS:
             self.word(node, depth)
@@ -247,9 +259,11 @@ class _Reader:
 
     def _here_document(self, node: "Node", depth: int) -> None:
         start = next((text_of(child) for child in node.named_children if child.type == "heredoc_start"), "")
-        ends = [text_of(child) for child in node.named_children if child.type == "heredoc_end"]
+        ends = [_line(child) for child in node.named_children if child.type == "heredoc_end"]
         delimiter = re.sub(r"[\\'\"]", "", start)
-        if not re.fullmatch(r"\w+", delimiter) or [end.strip() for end in ends] != [delimiter]:
+        if text_of(node).startswith("<<-"):
+            ends = [end.lstrip("\t") for end in ends]
+        if not re.fullmatch(r"\w+", delimiter) or ends != [delimiter]:
             self.doubt("a here-document whose end is not plain")
         for child in node.named_children:
             if child.type == "heredoc_body":

@@ -27,6 +27,8 @@ class Case(Struct, frozen=True):
     """A rule of the user's wants a question."""
     bare: bool = False
     """Nothing would confine it."""
+    unlisted: bool = False
+    """A host would mean the whole network, since no list of hosts can be held to."""
     ran_before: bool = False
     question: int | None = None
 

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from protocol.conversation import ToolCall
 from protocol.permission import Kind, Permission, PermissionWordError
-from protocol.policy import Mode, Rung, SandboxPolicy
+from protocol.policy import Mode, Network, Rung, SandboxPolicy
 from protocol.tools.catalog import Arguments, ArgumentsError, decode
+from protocol.tools.fetch import Fetch, needs_of
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Ready
 from supervisor.permits.asking import Answer, Decider, Question, Questions, Scope
@@ -23,10 +24,8 @@ from supervisor.permits.decisions import Case, Decision, Decisions, nobody_words
 from supervisor.permits.grants import Grants
 from supervisor.permits.judgement import Judgement, Verdict
 from supervisor.permits.wanted import Place, Wanted, has, wanted
-from supervisor.policy.widen import impossible, widened
-
-_RUNGS = (Rung.OFF, Rung.LANDLOCK, Rung.FULL)
-ONE_BY_ONE = "nothing confines commands on this machine, so each one is asked about"
+from supervisor.permits.wording import question_about, subject_of, unmet
+from supervisor.policy.widen import impossible, reaching, widened
 
 
 class Run(Struct, frozen=True):
@@ -48,6 +47,9 @@ class Workers(Protocol):
 
     @property
     def cwd(self) -> str: ...
+
+    @property
+    def refusal(self) -> str: ...
 
     async def ready(self) -> Ready: ...
 
@@ -90,7 +92,7 @@ class Gate:
     async def unmet(self) -> str:
         """Why nothing may run here: less is enforced than the user requires.  Empty where enough is."""
         ready = await self._workers.ready()
-        return _unmet(ready, self._require)
+        return unmet(ready, self._require)
 
     async def admit(self, call: ToolCall) -> Run | Refuse:
         """Whether the call may run.  Waits for the user where the user has to say so.  Raises StopError where
@@ -100,16 +102,20 @@ class Gate:
         except ArgumentsError:
             return Run()  # the worker says what is wrong with them, and runs nothing
         judged = self._judge(call.name, arguments)
-        subject = _subject(call, arguments)
+        subject = subject_of(call, arguments)
         case = Case(call, subject, rule=judged.rule, ran_before=subject in self._ran)
         if judged.verdict is Verdict.DENY:
             words = f"not run: the rule deny {judged.rule!r} of the user's settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))
         ready = await self._workers.ready()
-        if words := _unmet(ready, self._require):
+        if self._workers.refusal:
+            return Refuse(f"not run: {self._workers.refusal}")
+        if words := unmet(ready, self._require):
             return self._refused(case, Decider.PROGRAM, f"not run: {words}")
+        # A page is fetched by the supervisor, which holds to its list on every rung.
+        case = replace(case, unlisted=isinstance(arguments, RunCommand) and ready.rung is not Rung.FULL)
         try:
-            needs = self._needs(arguments)
+            needs = self._needs(arguments, listed=not case.unlisted)
         except PermissionWordError as error:
             return Refuse(f"not run: {error}")
         if words := self._cannot(needs, arguments):
@@ -120,13 +126,14 @@ class Gate:
         self._decisions.take(case, Decision(by, words=words))
         return Refuse(words)
 
-    def _needs(self, arguments: Arguments) -> tuple[Wanted, ...]:
+    def _needs(self, arguments: Arguments, *, listed: bool) -> tuple[Wanted, ...]:
         """What the call wants beyond what every session has.  Raises PermissionWordError."""
-        if not isinstance(arguments, RunCommand):
-            return ()
-        return tuple(
-            one for one in wanted(arguments.needs, self._place) if not has(self._base, one.permission)
-        )
+        found: tuple[Wanted, ...] = ()
+        if isinstance(arguments, RunCommand):
+            found = wanted(arguments.needs, self._place)
+        elif isinstance(arguments, Fetch) and (host := needs_of(arguments)) is not None:
+            found = (Wanted(host, str(host)),)
+        return tuple(one for one in found if not has(self._base, one.permission, listed=listed))
 
     def _cannot(self, needs: tuple[Wanted, ...], arguments: Arguments) -> str:
         """Why nobody could permit this, in words for the model."""
@@ -150,12 +157,13 @@ class Gate:
         case = replace(case, bare=self._is_bare(case, arguments, ready), asks=judged.verdict is Verdict.ASK)
         known = self._known(case, judged)
         if known is None:
-            question = _question(case, self._open(case), arguments, ready, self._workers.cwd)
+            question = question_about(case, self._open(case), arguments, ready, self._workers.cwd)
             known = await self._asked(case, question, judged)
         if known.scope is None:
             return Refuse(known.words)
-        self._ran.add(case.subject)
-        return self._run(case, arguments, known.scope, ready)
+        if isinstance(arguments, RunCommand):
+            self._ran.add(case.subject)
+        return self._run(case, arguments, known, ready)
 
     def _is_bare(self, case: Case, arguments: Arguments, ready: Ready) -> bool:
         """Whether it would run with nothing around it that the user has not chosen."""
@@ -168,7 +176,13 @@ class Gate:
 
     def _open(self, case: Case) -> tuple[Wanted, ...]:
         """What of its needs nobody has granted yet."""
-        return tuple(one for one in case.needs if self.grants.covering(one.permission) is None)
+        return tuple(one for one in case.needs if self._granted(case, one.permission) is None)
+
+    def _granted(self, case: Case, permission: Permission) -> Decider | None:
+        """Who has granted it.  Who has granted a host, once, has not granted the whole network."""
+        by = self.grants.covering(permission)
+        whole = case.unlisted and permission.kind is Kind.NETWORK and self.policy.network is not Network.ON
+        return None if whole and by is Decider.GRANT else by
 
     def _known(self, case: Case, judged: Judgement) -> Decision | None:
         """What follows from earlier decisions; None where the user has to be asked."""
@@ -181,7 +195,7 @@ class Gate:
             return None
         if not case.needs and not case.bare:
             return Decision(Decider.RULE, Scope.ONCE)  # nothing was at stake, so nothing is told
-        by = [self.grants.covering(one.permission) for one in case.needs]
+        by = [self._granted(case, one.permission) for one in case.needs]
         if case.bare:
             by.append(Decider.RULE if judged.verdict is Verdict.ALLOW else free or Decider.GRANT)
         decider = Decider.GRANT if Decider.GRANT in by else next(one for one in by if one is not None)
@@ -221,16 +235,24 @@ class Gate:
         self.grants.add([one.permission for one in self._open(case)], answer.scope, case.subject)
         return decision
 
-    def _run(self, case: Case, arguments: Arguments, scope: Scope, ready: Ready) -> Run | Refuse:
+    def _widened(
+        self, policy: SandboxPolicy, permissions: list[Permission], arguments: Arguments, ready: Ready
+    ) -> SandboxPolicy:
+        if isinstance(arguments, Fetch):
+            for permission in permissions:
+                policy = reaching(policy, permission)
+            return policy
+        return widened(policy, permissions, rung=ready.rung, home=str(self._place.home))
+
+    def _run(self, case: Case, arguments: Arguments, decision: Decision, ready: Ready) -> Run | Refuse:
         """The policy for a call that may run."""
         permissions = [one.permission for one in case.needs]
         approved = case.bare or Permission(Kind.UNCONFINED) in permissions
         if not permissions:
             return Run(approved=approved)
-        lasting = [one for one in permissions if scope is not Scope.ONCE and one.kind is not Kind.UNCONFINED]
-        home = str(self._place.home)
-        self.policy = widened(self.policy, lasting, rung=ready.rung, home=home)
-        policy = widened(self.policy, permissions, rung=ready.rung, home=home)
+        lasting = [one for one in permissions if _lasts(one, case, decision)]
+        self.policy = self._widened(self.policy, lasting, arguments, ready)
+        policy = self._widened(self.policy, permissions, arguments, ready)
         if policy == self.policy and self._workers.replace(policy):
             return Run(approved=approved)
         if isinstance(arguments, RunCommand) and arguments.background:
@@ -241,56 +263,9 @@ class Gate:
         return Run(policy, approved)
 
 
-def _subject(call: ToolCall, arguments: Arguments) -> str:
-    return arguments.command if isinstance(arguments, RunCommand) else call.arguments
-
-
-def _unmet(ready: Ready, require: Rung) -> str:
-    if _RUNGS.index(ready.rung) >= _RUNGS.index(require):
-        return ""
-    reason = "; ".join((*ready.notes, ready.refuse_commands)) or "the kernel allows no more"
-    return (
-        f"sandbox.require is {require.value!r}, but here the sandbox is {ready.rung.value!r} ({reason}); "
-        "`agent doctor` says what would help"
-    )
-
-
-def _question(
-    case: Case, open_: tuple[Wanted, ...], arguments: Arguments, ready: Ready, cwd: str
-) -> Question:
-    reasons: list[str] = []
-    notes: list[str] = []
-    scopes = [Scope.ONCE, Scope.SESSION, Scope.PROJECT]
-    kinds = {one.permission.kind for one in open_}
-    background = isinstance(arguments, RunCommand) and arguments.background
-    if open_:
-        reasons.append("the command needs more than the sandbox allows")
-        if background:
-            scopes.remove(Scope.ONCE)
-            notes.append("it is to go on in the background, so all commands of the session get this")
-    if case.asks:
-        reasons.append(f"the rule ask {case.rule!r} of your settings names it")
-    if case.bare:
-        reasons.append(f"{ONE_BY_ONE} ({ready.refuse_commands or '; '.join(ready.notes)})")
-    if case.asks or case.bare:
-        scopes = [scope for scope in scopes if scope is not Scope.PROJECT]
-    if case.bare:
-        notes.append("this session: this very command is not asked about again")
-    if Kind.UNCONFINED in kinds:
-        scopes = [Scope.ONCE]
-        notes.append("unconfined: it may do all that you may, to your files and over the network")
-    if Kind.NETWORK in kinds and ready.rung is not Rung.FULL:
-        notes.append("on this machine no list of hosts can be held to: it gets the whole network")
-    if case.ran_before:
-        notes.append("the same command has run already and may have partly happened")
-    return Question(
-        call_id=case.call.id,
-        tool=case.call.name,
-        subject=case.subject,
-        reason="; ".join(reasons),
-        permissions=tuple(one.shown for one in open_),
-        cwd=cwd if isinstance(arguments, RunCommand) else "",
-        why=arguments.why if isinstance(arguments, RunCommand) else "",
-        scopes=tuple(scopes),
-        notes=tuple(notes),
-    )
+def _lasts(permission: Permission, case: Case, decision: Decision) -> bool:
+    """Whether the main worker gets it too, and so all later commands."""
+    if decision.scope is Scope.ONCE or permission.kind is Kind.UNCONFINED:
+        return False
+    # A host that a flag names is no word for the whole network.
+    return not (case.unlisted and permission.kind is Kind.NETWORK) or decision.by is Decider.USER

@@ -1,4 +1,4 @@
-"""Patterns of rules: on the words of a command, and on paths as in .gitignore.  Pure."""
+"""Patterns of rules: on the words of a command, on URLs, and on paths as in .gitignore.  Pure."""
 
 import re
 from functools import lru_cache
@@ -12,13 +12,18 @@ def text_matches(pattern: str, text: str) -> bool:
     return bool(_compiled(pattern).fullmatch(text))
 
 
+def url_matches(pattern: str, url: str) -> bool:
+    """Whether the pattern is the URL, or its beginning up to a part of the path or the query."""
+    return bool(_compiled(pattern.rstrip("/"), "[/?]").fullmatch(url))
+
+
 @lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str, end: str = " ") -> re.Pattern[str]:
     wild = {"*": ".*", "?": f"[^{ANY}]"}
     # A run of stars is one: else matching could take for ever.
     runs = ("*" if key == "*" else "".join(group) for key, group in groupby(pattern))
     glob = "".join(wild.get(character, re.escape(character)) for character in "".join(runs))
-    return re.compile(f"{glob}( .*)?", re.DOTALL)
+    return re.compile(f"{glob}({end}.*)?", re.DOTALL)
 
 
 def text_may_match(pattern: str, text: str) -> bool:

@@ -3,6 +3,7 @@
     TOOL             every call of the tool
     TOOL PATTERN     run_command: the beginning of a part's words, `*` and `?` as wildcards;
                      file tools: a path as in .gitignore, relative to the workspace, or from / or ~/;
+                     fetch: HOST, HOST:PORT or the beginning of a URL, `*` and `?` as wildcards;
                      jobs: the beginning of its action and id
 
 A command is allowed where each of its parts is, and denied where one of them is.  Pure but for
@@ -19,7 +20,8 @@ from msgspec import Struct
 
 from protocol.tools.catalog import Arguments
 from protocol.tools.edit_file import EditFile
-from protocol.tools.fetch import Fetch
+from protocol.tools.fetch import Fetch, Url, UrlError
+from protocol.tools.fetch import parse as parse_url
 from protocol.tools.jobs import Jobs
 from protocol.tools.list_files import ListFiles
 from protocol.tools.read_file import ReadFile
@@ -28,7 +30,7 @@ from protocol.tools.search import Search
 from protocol.tools.write_file import WriteFile
 from supervisor.choices.tables import RulesChoices
 from supervisor.permits.bash import Command, Parsed, Writing, parse
-from supervisor.permits.globs import path_matches, text_matches, text_may_match
+from supervisor.permits.globs import path_matches, text_matches, text_may_match, url_matches
 from supervisor.permits.judgement import Judgement, Verdict
 from supervisor.permits.wrappers import ANY
 
@@ -86,11 +88,27 @@ def _matching(arguments: Arguments, where: Where) -> Callable[[str], Iterator[bo
             text = f"{arguments.action} {arguments.id}" if arguments.id else arguments.action
             return lambda pattern: iter((text_matches(pattern, text),))
         case Fetch():
-            return lambda pattern: iter((text_matches(pattern, arguments.url),))
+            url = _url(arguments)
+            return lambda pattern: iter((url is not None and _names_url(pattern, url),))
         case RunCommand():
             raise AssertionError("commands are judged by their parts")
         case _ as never:
             assert_never(never)
+
+
+def _url(arguments: Fetch) -> Url | None:
+    """None for what is no URL, which the tool refuses by itself."""
+    try:
+        return parse_url(arguments.url)
+    except UrlError:
+        return None
+
+
+def _names_url(pattern: str, url: Url) -> bool:
+    if "://" in pattern:
+        return url_matches(pattern, str(url))
+    host = pattern.lower()
+    return text_matches(host, url.permission.target) or text_matches(host, url.host)
 
 
 def _names(path: str, base: str, where: Where) -> list[str]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from protocol.permission import Kind, Permission, PermissionWordError, parse
 from protocol.policy import Mode, Network, SandboxPolicy
+from supervisor.network.hosts import Hosts
 
 
 class Place(Struct, frozen=True):
@@ -86,8 +87,8 @@ def named_path(target: str, place: Place) -> Path:
     return place.workspace / target
 
 
-def has(policy: SandboxPolicy, permission: Permission) -> bool:
-    """Whether the commands of such a worker may do that anyway."""
+def has(policy: SandboxPolicy, permission: Permission, *, listed: bool) -> bool:
+    """Whether such a worker may do that anyway.  `listed`: a list of hosts can be held to."""
     if policy.mode is Mode.UNCONFINED:
         return True
     path = permission.target
@@ -99,7 +100,8 @@ def has(policy: SandboxPolicy, permission: Permission) -> bool:
         case Kind.WRITE:
             return _below(path, writable) and not _below(path, (*policy.hidden, *policy.protected))
         case Kind.NETWORK:
-            return policy.network is Network.ON
+            host, _, port = path.rpartition(":")
+            return policy.network is Network.ON or (listed and Hosts(policy.hosts).allows(host, int(port)))
         case Kind.GIT_WRITE | Kind.UNCONFINED:
             return False
 

@@ -122,6 +122,9 @@ def _string(node: "Node", doubt: Doubt, visit: Callable[["Node"], None]) -> str:
     """Text in double quotes.  The tree leaves some white space out, so what lies between is read here."""
     made: list[str] = []
     whole, at = node.text or b"", 1
+    if not (len(whole) > 1 and whole.startswith(b'"') and whole.endswith(b'"')):
+        doubt("a string without an end")
+        whole += b'"'
     for child in node.named_children:
         if child.type == "string_content":
             continue
@@ -176,7 +179,6 @@ def _covering(node: "Node") -> list["Node"]:
             "expansion",
             "simple_expansion",
             "arithmetic_expansion",
-            "raw_string",
             *SUBSTITUTIONS,
         ):
             found.append(child)

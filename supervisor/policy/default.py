@@ -70,6 +70,7 @@ def default_policy(
         hidden=_texts(hidden),
         protected=_texts(protected),
         network=network,
+        hosts=wishes.hosts if network is Network.LISTED else (),
     )
 
 

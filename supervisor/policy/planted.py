@@ -7,6 +7,7 @@ same as nothing (tried with status, commit, worktree, gc and fsck), and removed 
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.policy import SandboxPolicy
@@ -26,9 +27,12 @@ def plant(policy: SandboxPolicy) -> tuple[str, ...]:
     made: list[str] = []
     common = repository.common
     try:
-        with contextlib.suppress(FileExistsError):
-            _write(common / "commondir", _SAME)
-            made.append(str(common / "commondir"))
+        place = common / "commondir"
+        if not _left_by_us(place):
+            with contextlib.suppress(FileExistsError):
+                _write(place, _SAME)
+        if _left_by_us(place):
+            made.append(str(place))
         for name in ("hooks", "modules", "worktrees"):
             with contextlib.suppress(FileExistsError):
                 (common / name).mkdir()
@@ -44,7 +48,7 @@ def plant(policy: SandboxPolicy) -> tuple[str, ...]:
     return tuple(made)
 
 
-def uproot(made: "list[str] | tuple[str, ...]") -> None:
+def uproot(made: Sequence[str]) -> None:
     """Remove what `plant` made, as far as it is still what it was."""
     for path in map(Path, made):
         with contextlib.suppress(OSError):  # gone, or filled by somebody meanwhile
@@ -53,6 +57,14 @@ def uproot(made: "list[str] | tuple[str, ...]") -> None:
             if path.name == "config.worktree" and path.stat().st_size:
                 continue
             path.rmdir() if path.is_dir() else path.unlink()
+
+
+def _left_by_us(path: Path) -> bool:
+    """Whether it is what we make: git itself never writes one into a repository's own directory."""
+    try:
+        return not path.is_symlink() and path.read_bytes() == _SAME
+    except OSError:
+        return False
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -37,6 +37,11 @@ def widened(
     return policy
 
 
+def reaching(policy: SandboxPolicy, permission: Permission) -> SandboxPolicy:
+    """The policy with one host more that the supervisor connects to; commands' own network stays as it is."""
+    return replace(policy, hosts=_and(policy.hosts, permission.target))
+
+
 def impossible(policy: SandboxPolicy, permission: Permission) -> str:
     """Why no worker could have this permission under this policy, in words; empty where one can."""
     match permission.kind:
@@ -67,6 +72,7 @@ def _with(policy: SandboxPolicy, permission: Permission, rung: Rung, home: str) 
             wanted = Network.LISTED if rung is Rung.FULL else Network.ON
             if policy.network is Network.ON:
                 return policy
+            policy = reaching(policy, permission)
             return replace(policy, network=wanted, environment=_environment(policy, wanted))
         case Kind.GIT_WRITE:
             return _git_written(policy)

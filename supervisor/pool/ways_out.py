@@ -4,6 +4,7 @@ What may be reached is in its policy; who decides and connects is in supervisor/
 """
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ from protocol.policy import Network, SandboxPolicy
 from protocol.wire import Denial, ToolFinished
 from supervisor.network.dial import DialFailedError, DialRefusedError, dial
 from supervisor.network.hosts import Hosts
-from supervisor.network.proxy import refusal, serve_proxy
+from supervisor.network.proxy import serve_proxy
 from supervisor.network.relay import relay
 from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
 
@@ -42,6 +43,8 @@ class WaysOut:
         self._descriptors = descriptors
         self._own_network = policy.network is not Network.ON
         self._hosts = Hosts(policy.hosts, everything=policy.network is Network.ON)
+        listed = policy.hosts if policy.network is Network.LISTED else ()
+        self._hosts_of_commands = Hosts(listed)
         self._denied = denied
         self._proxied = False
         self._dials: dict[str, int] = {}
@@ -61,7 +64,7 @@ class WaysOut:
         if self._nursery is None:
             listener.close()
         else:
-            self._nursery.start_soon(serve_proxy, listener, self._hosts, self._denied)
+            self._nursery.start_soon(serve_proxy, listener, self._hosts_of_commands, self._denied)
 
     def _received(self) -> socket.socket:
         try:
@@ -72,7 +75,13 @@ class WaysOut:
             raise ChannelBrokenError(f"it told of a proxy, but sent none: {error}") from error
         if not fds:
             raise ChannelBrokenError("it told of a proxy, but sent none")
-        listener = socket.socket(fileno=fds[0])
+        try:
+            listener = socket.socket(fileno=fds[0])
+        except OSError as error:
+            os.close(fds[0])
+            raise ChannelBrokenError(
+                f"it sent something else than the door of its network: {error}"
+            ) from error
         if name != wire.PROXY.encode() or not _is_door(listener):
             listener.close()
             raise ChannelBrokenError("it sent something else than the door of its network")
@@ -93,7 +102,9 @@ class WaysOut:
         try:
             stream = await dial(self._hosts, asked.host, asked.port)
         except DialRefusedError as error:
-            self._post(wire.DialRefused(asked.call_id, refusal(error.denial), error.denial))
+            self._post(
+                wire.DialRefused(asked.call_id, f"the sandbox refuses {error.denial.what}", error.denial)
+            )
         except DialFailedError as error:
             self._post(wire.DialRefused(asked.call_id, str(error)))
         else:
@@ -138,11 +149,8 @@ def with_denials(finished: ToolFinished, denials: tuple[Denial, ...]) -> ToolFin
 
 
 def _is_door(listener: socket.socket) -> bool:
-    try:
-        return (
-            listener.family is socket.AF_INET
-            and listener.type is socket.SOCK_STREAM
-            and bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-        )
-    except OSError:  # it is no socket
-        return False
+    return (
+        listener.family is socket.AF_INET
+        and listener.type is socket.SOCK_STREAM
+        and bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    )

@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import socket
-from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
@@ -98,8 +97,8 @@ class Worker:
         self._running: dict[str, Running] = {}
         self._files: dict[str, int] = {}
         """Call id -> output files so far; every call this worker ever had, as jobs outlive their calls."""
-        self._early: deque[ToSupervisor] = deque()
-        """What came together with the handshake and is none of it."""
+        self._early: list[ToSupervisor] = []
+        """What came together with its Ready."""
         self._ways_out: WaysOut | None = None
         self._why = ""
         self._result_cap = Limits().result_cap_bytes
@@ -132,10 +131,9 @@ class Worker:
             raise NoWorkerError(f"a worker failed before it was ready: {error}") from error
 
     async def _expect(self, kind: type[M]) -> M:
-        if not self._early:
-            self._early.extend(await self._channel.receive())
-        said = self._early.popleft()
-        if isinstance(said, kind):
+        said, *self._early = await self._channel.receive()
+        # It waits for our answer to its Hello, but not after its Ready.
+        if isinstance(said, kind) and not (self._early and kind is wire.Hello):
             return said
         raise ChannelBrokenError(f"it said {type(said).__name__} instead of {kind.__name__}")
 
@@ -143,11 +141,12 @@ class Worker:
         """Serve the wire until the worker is gone, by its wire's end or its process's, whichever is first."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._channel.flush)
-            self._out().begin(nursery)
+            if self._ways_out is not None:
+                self._ways_out.begin(nursery)
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
-                while self._early:
-                    self._take(self._early.popleft())
+                for message in self._early:
+                    self._take(message)
                 await self._channel.read(self._take)
             except ChannelBrokenError as error:
                 self.kill(str(error))

@@ -99,6 +99,11 @@ class Pool:
         return self._ready or Ready(Rung.OFF, refuse_commands=self._refusal)
 
     @property
+    def refusal(self) -> str:
+        """Why no call can run at present; empty where one can."""
+        return self._refusal
+
+    @property
     def jobs(self) -> int:
         """Background jobs that run."""
         return self._worker.jobs if self._worker is not None else 0

@@ -31,6 +31,7 @@ from protocol.control import (
 )
 from protocol.wire import FrameError
 from supervisor import machine
+from supervisor.policy.planted import plant, uproot
 from supervisor.pool import channel
 
 START_SECONDS = 10.0
@@ -102,6 +103,7 @@ class Zygote:
         self._exits: dict[int, int] = {}
         self._news = trio.Condition()
         self._ready = False
+        self._planted: dict[str, None] = {}
         self.gone = trio.Event()
 
     @classmethod
@@ -164,6 +166,11 @@ class Zygote:
     async def fork(self, birth: Birth) -> Born:
         """A new worker that is confined, not yet greeted.  Raises NoWorkerError."""
         await self._until(lambda: self._ready, START_SECONDS, "it did not start")
+        try:
+            # They stay until the end: another worker may be protected by the same ones.
+            self._planted |= dict.fromkeys(plant(birth.policy))
+        except OSError as error:
+            raise NoWorkerError(f"the repository can't be written: {error}") from error
         wire, their_wire = channel.pair(socket.SOCK_STREAM)
         descriptors, their_descriptors = channel.pair(socket.SOCK_SEQPACKET)
         number = next(self._ids)
@@ -223,6 +230,7 @@ class Zygote:
                 await self._exits_within(_END_SECONDS)
             if self._process.poll() != 0:
                 machine.end_marked(self._marker, keep=self._known)
+            uproot(tuple(self._planted))
             self._serving.cancel()
             # The task that serves leaves before its descriptors do.
             await trio.lowlevel.checkpoint()

@@ -31,6 +31,7 @@ class Workers:
 
     def __init__(self, rung: Rung, why: str, cwd: str) -> None:
         self.cwd = cwd
+        self.refusal = ""
         self.idle = True
         self.replaced: list[SandboxPolicy] = []
         self._ready = Ready(rung, refuse_commands=why)
@@ -283,3 +284,48 @@ async def test_read_only_gives_no_writing_to_anybody(tmp_path: Path) -> None:
     assert isinstance(refused, Refuse)
     assert "read-only" in refused.words
     assert yard.asker.asked == []
+
+
+async def test_a_page_asks_for_its_host_and_nothing_else_is_opened(tmp_path: Path) -> None:
+    yard = Yard(tmp_path, Answer(Scope.ONCE), Answer(Scope.SESSION), rung=Rung.LANDLOCK)
+    page: dict[str, object] = {"url": "https://a.org/page"}
+    run = await yard.tool("fetch", page)
+    assert isinstance(run, Run)
+    assert run.policy is not None
+    assert (run.policy.network, run.policy.hosts) == (Network.OFF, ("a.org:443",))
+    assert await yard.tool("fetch", page) == Run()
+    assert yard.workers.replaced[-1].hosts == ("a.org:443",)
+    assert await yard.tool("fetch", page) == Run()
+    first, second = yard.asker.asked
+    assert (first.subject, first.permissions) == ("https://a.org/page", ("network:a.org:443",))
+    assert first.notes == second.notes == ()
+
+
+async def test_who_granted_a_host_for_pages_is_asked_before_a_command_gets_the_whole_network(
+    tmp_path: Path,
+) -> None:
+    yard = Yard(tmp_path, Answer(Scope.SESSION), Answer(Scope.SESSION), rung=Rung.LANDLOCK)
+    await yard.tool("fetch", {"url": "https://a.org/"})
+    assert await yard.admit("curl https://a.org", "network:a.org:443") == Run()
+    assert any("the whole network" in note for note in yard.asker.asked[1].notes)
+    assert yard.workers.replaced[-1].network is Network.ON
+    assert await yard.admit("curl https://a.org", "network:a.org:443") == Run()
+    assert len(yard.asker.asked) == 2
+
+
+async def test_a_host_of_a_flag_gives_the_whole_network_only_to_commands_that_name_it(tmp_path: Path) -> None:
+    given = (parse("network:a.org:443"),)
+    yard = Yard(tmp_path, rung=Rung.LANDLOCK, given=given, somebody=False)
+    run = await yard.admit("curl https://a.org", "network:a.org:443")
+    assert isinstance(run, Run)
+    assert run.policy is not None
+    assert run.policy.network is Network.ON
+    assert yard.gate.policy.network is Network.OFF
+
+
+async def test_where_no_worker_can_be_had_nobody_is_asked(tmp_path: Path) -> None:
+    yard = Yard(tmp_path, rung=Rung.OFF)
+    yard.workers.refusal = "No worker process can be had: the zygote fails"
+    refused = await yard.admit("ls", "unconfined")
+    assert refused == Refuse("not run: No worker process can be had: the zygote fails")
+    assert yard.told == []

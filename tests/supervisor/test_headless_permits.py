@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.permission import parse
+from supervisor.permits.grants import ProjectGrants
+from supervisor.places import project_of
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.thread import ServerThread
 from tests.product import Event, Product
@@ -86,3 +89,21 @@ def test_a_floor_that_is_not_met_stops_the_run_with_the_reason(product: Product)
     assert done.returncode == 1
     assert "sandbox.require is 'landlock'" in done.stderr
     assert not (product.workspace.parent / "beside/file").exists()
+
+
+def test_grants_for_the_project_are_listed_and_taken_back_by_a_command(product: Product) -> None:
+    beside = product.workspace.parent / "beside"
+    assert product.run("grants").stdout == "Nothing was granted for this project.\n"
+    kept = ProjectGrants(product.home, project_of(product.workspace)[1])
+    kept.add([parse(f"write:{beside}"), parse("git-write")], "echo \x1b[2J")
+    listed = product.run("grants").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == [f"write:{beside}", "git-write"]
+    assert "\x1b" not in listed
+    product.run("run", "Write")
+    assert (beside / "file").exists()
+    assert product.run("grants", "--revoke", "git-write").returncode == 0
+    missing = product.run("grants", "--revoke", "git-write")
+    assert missing.returncode == 2
+    assert f"there are: write:{beside}" in missing.stderr
+    product.run("grants", "--revoke", "all")
+    assert kept.permissions() == ()

@@ -104,11 +104,15 @@ def test_what_commands_may_do_anyway_needs_no_grant() -> None:
     yes = ("read:/w/a", "write:/w/a", "read:/usr/include", "write:/x/y", "read:/w/.git/config")
     no = ("read:/w/.env", "write:/w/.env", "write:/w/.git/x", "write:/usr", "read:/home", "git-write",
           "unconfined", "network:x.org:443")  # fmt: skip
-    assert [word for word in (*yes, *no) if has(policy, parse(word))] == list(yes)
+    assert [word for word in (*yes, *no) if has(policy, parse(word), listed=True)] == list(yes)
     open_ = SandboxPolicy("/w", mode=Mode.UNCONFINED)
-    assert all(has(open_, parse(word)) for word in no)
-    assert not has(SandboxPolicy("/w", mode=Mode.READ_ONLY), parse("write:/w/a"))
-    assert has(SandboxPolicy("/w", network=Network.ON), parse("network:x.org:443"))
+    assert all(has(open_, parse(word), listed=True) for word in no)
+    assert not has(SandboxPolicy("/w", mode=Mode.READ_ONLY), parse("write:/w/a"), listed=True)
+    assert has(SandboxPolicy("/w", network=Network.ON), parse("network:x.org:443"), listed=False)
+    some = SandboxPolicy("/w", network=Network.LISTED, hosts=("x.org:443",))
+    assert has(some, parse("network:x.org:443"), listed=True)
+    assert not has(some, parse("network:x.org:443"), listed=False)
+    assert not has(some, parse("network:y.org:443"), listed=True)
 
 
 def test_grants_for_a_project_are_kept_in_a_private_file_and_can_be_taken_back(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a grant adds to a policy: exactly what it names."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,9 @@ from supervisor.choices.tables import SandboxChoices
 from supervisor.policy.default import default_policy
 from supervisor.policy.planted import plant, uproot
 from supervisor.policy.widen import impossible, widened
-from tests.supervisor.pool_play import Site
+from supervisor.pool.workers import open_pool
+from supervisor.pool.zygote import Launch
+from tests.supervisor.pool_play import CHECKOUT, LIMITS, Site
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git here")
 
@@ -139,7 +142,7 @@ def test_what_must_exist_to_be_kept_is_made_and_removed_and_git_works_with_it(re
     for arguments in (("commit", "-q", "--allow-empty", "-m", "x"), ("status",), ("gc", "-q"), ("fsck",)):
         subprocess.run([*run, *arguments], check=True, capture_output=True)
     again = plant(wider(repository.policy, "git-write"))  # gc may have removed an empty directory
-    assert {Path(path).name for path in again} <= {"modules", "worktrees"}
+    assert {Path(path).name for path in again} <= {"commondir", "modules", "worktrees"}
     uproot(made)
     assert not (git / "commondir").exists()
     assert not (git / "hooks").exists()
@@ -161,3 +164,30 @@ def test_git_write_in_a_linked_working_tree_leaves_the_others_closed(repository:
     )
     assert not {str(git / "worktrees"), str(git / "worktrees/mine")} & set(policy.protected)
     assert str(mine / ".git") in policy.protected
+
+
+@needs_git
+async def test_a_worker_with_git_write_commits_and_can_t_have_git_run_anything(repository: Site) -> None:
+    git = repository.workspace / ".git"
+    policy = wider(repository.policy, "git-write")
+    launch = Launch(roots=(str(CHECKOUT),))
+    opening = open_pool(
+        policy, LIMITS, repository.open_output, repository.tell, environ=os.environ, launch=launch
+    )
+    async with opening as pool:
+        if (await pool.ready()).rung is not Rung.FULL:
+            pytest.skip("no namespaces here")
+        commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git status --short"
+        assert (await repository.play(pool, commit)).text == "(no output, exit code 0)"
+        for attack in (
+            "git config core.fsmonitor evil",
+            "echo evil > .git/hooks/pre-commit",
+            "echo ../evil > .git/commondir",
+            "rm .git/commondir",
+            "mv .git g2",
+            "mkdir -p .git/modules/x",
+        ):
+            result = await repository.play(pool, f'({attack}) 2>&1; echo "exit $?"')
+            assert "exit 0" not in result.text, (attack, result.text)
+    assert "fsmonitor" not in (git / "config").read_text()
+    assert not (git / "commondir").exists()

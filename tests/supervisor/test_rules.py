@@ -56,6 +56,7 @@ def verdict(command: str, rules: RulesChoices = RULES, otherwise: Verdict = ASK)
         ('echo "a $(rm x) b"', DENY),
         ('echo "a `rm x` b"', DENY),
         ("echo ${x:-$(rm y)}", DENY),
+        ("echo \"${x:-'$(rm y)'}\"", ASK),
         ("diff <(rm a) b", DENY),
         ("cat < <(rm a)", DENY),
         ("(ls; rm x)", DENY),
@@ -87,6 +88,14 @@ def verdict(command: str, rules: RulesChoices = RULES, otherwise: Verdict = ASK)
         ("cat <<EOF | sh\nx\nEOF", ASK),
         ("cat <<EOF\nx\nEOF\nrm y", DENY),
         ('cat <<< "$(rm x)"', DENY),
+        ("cat <<-E\n\ta $(ls)\n\tE\necho a", ALLOW),
+        ("cat <<-E\n\t$(ls)\n\tE\necho a", ASK),
+        ("cat <<-E\na\n\t E\necho '$(rm x)'", ASK),
+        ("cat <<E\na\nE \necho '$(rm x)'", ASK),
+        ("cat <<E\n$(( echo '$(rm x)' ))\nE", ASK),
+        ("((ls); ls)", ASK),
+        ("cat <<E | ls\na\nE | echo '$(rm x)'", ASK),
+        ("cat <<'E'\nE x\nE\nls", ASK),
         # redirections
         ("ls > /dev/null 2>&1", ALLOW),
         ("ls &> /dev/null", ALLOW),
@@ -110,6 +119,7 @@ def verdict(command: str, rules: RulesChoices = RULES, otherwise: Verdict = ASK)
         ("r* x", ASK),
         ("r?m x", ASK),
         ("{r,}m x", ASK),
+        ("{r,}m\nls", ASK),
         ("$'\\x72m' x", ASK),
         ("$(echo rm) x", ASK),
         ("'ls -la'", ASK),
@@ -316,3 +326,28 @@ def test_jobs_are_judged_by_their_action_and_id() -> None:
         action, _, job = arguments.partition(" ")
         decoded = decode("jobs", f'{{"action": "{action}", "id": "{job}"}}')
         assert judge(rules, "jobs", decoded, WHERE).verdict is wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url", "wanted"),
+    [
+        ("example.org", "https://Example.org/a", DENY),
+        ("example.org", "http://example.org:8080", DENY),
+        ("example.org:443", "https://example.org/", DENY),
+        ("example.org:443", "http://example.org/", NONE),
+        ("*.example.org", "https://a.example.org/", DENY),
+        ("*.example.org", "https://example.org/", NONE),
+        ("example.org", "https://example.org.evil.invalid/", NONE),
+        ("example.org", "https://evil.invalid/?example.org", NONE),
+        ("https://example.org/docs", "https://example.org/docs/a?b", DENY),
+        ("https://example.org/docs", "https://example.org/docs?a", DENY),
+        ("https://example.org/docs", "https://example.org/docsx", NONE),
+        ("https://example.org/", "https://example.org", DENY),
+        ("*://*/*.exe", "http://a.invalid/b/c.exe", DENY),
+        ("*", "no url", NONE),
+        ("", "no url", DENY),
+    ],
+)
+def test_a_page_is_judged_by_its_host_or_its_address(pattern: str, url: str, wanted: Verdict) -> None:
+    rules = RulesChoices(deny=(f"fetch {pattern}".rstrip(),))
+    assert judge(rules, "fetch", decode("fetch", f'{{"url": "{url}"}}'), WHERE).verdict is wanted

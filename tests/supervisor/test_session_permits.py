@@ -377,7 +377,7 @@ async def test_a_question_s_texts_are_the_command_s_own(tmp_path: Path, beside: 
         async with home.session(asker=ScriptedAsker(check)) as session:
             await say(session, "write")
     (asked,) = [event for event in home.told if isinstance(event, PermissionAsked)]
-    assert asked.reason == "the command needs more than the sandbox allows"
+    assert asked.reason == "it needs more than the sandbox allows"
     assert asked.choices == ("once", "session", "project")
 
 

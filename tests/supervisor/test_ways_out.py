@@ -94,10 +94,13 @@ async def test_a_command_reaches_what_is_listed_through_the_proxy_and_the_rest_i
 
 
 async def test_with_the_network_off_nothing_passes_and_what_was_wanted_is_named(tmp_path: Path) -> None:
-    async with serving(ok(b"the page")) as server, outside(tmp_path) as out:
-        await out.full()
-        told = await out.command(f"curl -sS --noproxy '' http://127.0.0.1:{server.port}/")
-        assert [one.permission for one in told.denials] == needed(f"127.0.0.1:{server.port}")
+    async with serving(ok(b"the page")) as server:
+        place = f"127.0.0.1:{server.port}"
+        # What pages are fetched from is not for commands.
+        async with outside(tmp_path, place) as out:
+            await out.full()
+            told = await out.command(f"curl -sS --noproxy '' http://{place}/")
+            assert [one.permission for one in told.denials] == needed(place)
         assert server.visits == 0
 
 

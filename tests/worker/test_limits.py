@@ -23,12 +23,12 @@ SMALL = Limits(
     memory_bytes=200 * MIB,
     processes=64,
     cpu_seconds=1,
-    output_bytes=400 * MIB,
+    output_bytes=100 * MIB,
     output_file_cap=1 * MIB,
 )
 """Of the disk none: others write to it too."""
 PYTHON = sys.executable
-SECONDS = 20.0
+SECONDS = 60.0
 """For the end of a bomb, on a machine that it fills."""
 
 
@@ -63,9 +63,9 @@ def ended_by(desk: CommandDesk, command: str, limit: Limit, timeout: float = SEC
 @pytest.mark.parametrize(
     "bomb",
     [
-        ":(){ [ $SECONDS -lt 3 ] && :|:& };:; sleep 20",
+        ":(){ [ $SECONDS -lt 3 ] && :|:& };:; sleep 70",
         "b(){ [ $SECONDS -lt 3 ] && { setsid -f true; (b &) ; (b &); sleep 5; }; }; b",
-        "for i in $(seq 100); do (trap '' TERM; setsid sleep 20) & done; wait",
+        "for i in $(seq 100); do (trap '' TERM; setsid sleep 70) & done; wait",
     ],
 )
 def test_a_fork_bomb_ends_with_the_number_that_is_allowed(desk: CommandDesk, bomb: str) -> None:
@@ -89,7 +89,7 @@ def test_a_fork_bomb_whose_shell_ends_at_once_ends_too(desk: CommandDesk) -> Non
 
 def test_a_bomb_of_threads_is_one_of_processes(desk: CommandDesk) -> None:
     code = (
-        "import threading, time\nfor i in range(400): threading.Thread(target=time.sleep, args=(20,)).start()"
+        "import threading, time\nfor i in range(400): threading.Thread(target=time.sleep, args=(70,)).start()"
     )
     outcome = ended_by(desk, f"{PYTHON} -c '{code}'", Limit.PROCESSES)
     assert "threads run at a time, 256 are allowed" in outcome.text
@@ -97,7 +97,7 @@ def test_a_bomb_of_threads_is_one_of_processes(desk: CommandDesk) -> None:
 
 def test_a_fork_bomb_in_the_background_is_a_job_that_ends(desk: CommandDesk) -> None:
     began = time.monotonic()
-    desk.run("sleep 0.5; :(){ [ $SECONDS -lt 3 ] && :|:& };:; sleep 20", background=True)
+    desk.run("sleep 0.5; :(){ [ $SECONDS -lt 3 ] && :|:& };:; sleep 70", background=True)
     assert desk.an_end_was_told.wait(SECONDS)
 
     assert time.monotonic() - began < SECONDS
@@ -113,11 +113,11 @@ def test_a_fork_bomb_in_the_background_is_a_job_that_ends(desk: CommandDesk) -> 
 @pytest.mark.parametrize(
     "hog",
     [
-        f"{PYTHON} -c 'import time\nb = []\nfor i in range(60): b += [bytearray(9 << 20)]\ntime.sleep(20)'",
-        f"for i in $(seq 20); do {PYTHON} -c 'b = bytearray(20 << 20)\nimport time; time.sleep(20)' & done; "
+        f"{PYTHON} -c 'import time\nb = []\nfor i in range(60): b += [bytearray(9 << 20)]\ntime.sleep(70)'",
+        f"for i in $(seq 20); do {PYTHON} -c 'b = bytearray(20 << 20)\nimport time; time.sleep(70)' & done; "
         "wait",
         f"{PYTHON} -c 'import mmap, os, time\nm = mmap.mmap(-1, 300 << 20); m.write(bytes(150 << 20))\n"
-        "[os.fork() for i in range(2)]; m.write(bytes(120 << 20)); time.sleep(20)'",
+        "[os.fork() for i in range(2)]; m.write(bytes(120 << 20)); time.sleep(70)'",
     ],
     ids=["one large process", "many small ones", "shared memory"],
 )
@@ -132,7 +132,7 @@ def test_a_memory_hog_ends_and_the_machine_has_its_memory_back(desk: CommandDesk
 def test_files_that_are_memory_count_and_are_named(desk: CommandDesk) -> None:
     held = Path(f"/dev/shm/polier-test-{os.getpid()}")
     try:
-        outcome = ended_by(desk, f"head -c {300 * MIB} /dev/zero >{held}; sleep 20", Limit.MEMORY)
+        outcome = ended_by(desk, f"head -c {300 * MIB} /dev/zero >{held}; sleep 70", Limit.MEMORY)
         assert "of it by files in /dev/shm, which stay until they are removed" in outcome.text
     finally:
         held.unlink(missing_ok=True)
@@ -145,7 +145,7 @@ def test_memory_that_processes_share_is_counted_once(desk: CommandDesk) -> None:
 
 
 def test_of_two_jobs_the_one_that_uses_most_is_ended(desk: CommandDesk) -> None:
-    script = "import sys, time\ntime.sleep(0.7)\nb = bytearray(int(sys.argv[1]) << 20)\ntime.sleep(30)"
+    script = "import sys, time\ntime.sleep(0.7)\nb = bytearray(int(sys.argv[1]) << 20)\ntime.sleep(70)"
     (desk.workspace / "hold.py").write_text(script)
     desk.run(f"{PYTHON} hold.py 60", background=True)
     desk.run(f"{PYTHON} hold.py 250", background=True)
@@ -179,7 +179,7 @@ def test_a_flood_ends_at_its_time_with_head_and_tail_and_small_memory(tmp_path: 
 
 def test_more_output_than_is_allowed_ends_a_command(desk: CommandDesk) -> None:
     outcome = ended_by(desk, "yes", Limit.OUTPUT)
-    assert "400.0 MiB are allowed); print less, or print into a file" in outcome.text
+    assert "100.0 MiB are allowed); print less, or print into a file" in outcome.text
 
 
 # --- disk ---------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_more_output_than_is_allowed_ends_a_command(desk: CommandDesk) -> None:
 def test_who_fills_the_disk_is_ended(tmp_path: Path, place: str) -> None:
     dd = f"dd if=/dev/zero of={place}/f$i bs=1M count=10 status=none"
     with command_desk(tmp_path, Limits(disk_bytes=50 * MIB)) as desk:
-        command = f"for i in $(seq 40); do {dd}; sleep 0.05; done; sleep 20"
+        command = f"for i in $(seq 40); do {dd}; sleep 0.05; done; sleep 70"
         outcome = ended_by(desk, command, Limit.DISK)
         shutil.rmtree(desk.workspace)
         shutil.rmtree(desk.desk.policy.tmp)

@@ -18,13 +18,13 @@ from worker import zygote
 
 CHECKOUT = Path(__file__).parents[2]
 UNCONFINED = SandboxPolicy(str(CHECKOUT), Mode.UNCONFINED)
-BOOT = f"import sys; from {zygote.__name__} import main; main(sys.argv[1:])"
+BOOT = f"import sys; from {zygote.__name__} import main; main(sys.argv[1:5])"
 
 
 class Asked:
     """`fork(wire, second)` asks for an unconfined worker, but where another policy is given."""
 
-    def __init__(self, without: tuple[str, ...] = ()) -> None:
+    def __init__(self, without: tuple[str, ...] = (), mark: str = "") -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(10)
         with theirs:
@@ -37,6 +37,7 @@ class Asked:
                     "tests.worker.plain_tools",
                     "",
                     ",".join(without),
+                    mark,
                 ],
                 cwd=CHECKOUT,
                 pass_fds=(theirs.fileno(),),

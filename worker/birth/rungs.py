@@ -23,6 +23,8 @@ NATIVE, PROCESSES, BUBBLEWRAP, LANDLOCK = "native", "processes", "bubblewrap", "
 
 _STEP_SECONDS = 3.0
 """A step needs milliseconds; a disk that doesn't answer must not stop the births of others for long."""
+_EXEC_SECONDS = 8.0
+"""Of the step in which bwrap starts an interpreter."""
 
 Child = Callable[[Line, bool], NoReturn]
 """What a process does once it is forked: with its line to the zygote, with a PID namespace or without."""
@@ -112,7 +114,7 @@ class Rungs:
         try:
             with self._forked(lambda line, _: wrapped(line, bwrap, complaints), True) as (line, pid):
                 go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, True)
-                return self._let_go(line, pid, go)
+                return self._let_go(line, pid, go, _EXEC_SECONDS)
         except BirthError as error:
             said = complaint(complaints)
             self._note(BUBBLEWRAP, BirthError(said, lasting=True) if said else error, tried)
@@ -149,9 +151,9 @@ class Rungs:
     def _landlock(self) -> bool:
         return LANDLOCK not in self._refused
 
-    def _let_go(self, line: Line, pid: int, go: Go) -> int:
+    def _let_go(self, line: Line, pid: int, go: Go, seconds: float = _STEP_SECONDS) -> int:
         line.say(go)
-        match line.hear(_STEP_SECONDS):
+        match line.hear(seconds):
             case Confined():
                 return pid
             case other:

@@ -29,7 +29,8 @@ def enter_bubblewrap(newborn: Newborn, bwrap: str, complaints: int) -> NoReturn:
     inherited = (newborn.line.fileno(), newborn.wire, newborn.descriptors, birth, errors)
     policy = newborn.birth.policy
     program = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT]
-    program += [*map(str, inherited), newborn.run.__module__, *sys.path]
+    program += [*map(str, inherited), newborn.run.__module__]
+    program += [os.path.abspath(place) for place in sys.path]  # noqa: PTH100 - of text, for text
     try:
         command = bubblewrap.command(bwrap, steps_of(policy), policy, program)
         for fd in inherited:

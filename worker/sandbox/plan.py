@@ -126,7 +126,7 @@ def plan(
     made |= _private(policy)
     given = set(made)
     for path in sorted({*policy.readable, *policy.opened}, key=_depth):
-        if not _closed(path, policy, given) and look(path) and not _shown(path, made):
+        if not _closed(path, policy, given) and look(path) and not _seen(path, policy, made):
             made[path] = Bind(path, path)
     made = _ways(policy, made) | made
     steps = [*links, *made.values()]
@@ -183,6 +183,11 @@ def _closed(path: str, policy: SandboxPolicy, given: set[str]) -> bool:
     if path in policy.opened:
         return False
     return any(below(path, secret) for secret in policy.hidden)
+
+
+def _seen(path: str, policy: SandboxPolicy, made: dict[str, Step]) -> bool:
+    """Whether a step above shows it, and nothing between hides it again."""
+    return _shown(path, made) and not any(below(path, secret) for secret in policy.hidden)
 
 
 def _shown(path: str, made: dict[str, Step]) -> bool:

@@ -74,6 +74,8 @@ class Keeper:
     def _undone(self, *, only_programs: bool = False) -> Iterator[str]:
         """Put back what was protected."""
         now = taken(self._policy.protected, self._kept)
+        if now == self._kept:
+            return
         for path, seen in self._kept.items():
             if stat.S_ISDIR(seen.status[0]) and (path not in now or now[path].status != seen.status):
                 yield from self._directory_back(path, seen)
@@ -168,6 +170,8 @@ class Keeper:
             yield from self._links_of_index()
         if self._git not in self._policy.protected and self._git not in self._policy.pinned:
             yield from self._disarmed(self._git)
+        elif self._git in self._policy.pinned and self._leads_away(f"{self._git}/commondir"):
+            yield self._taken_away(f"{self._git}/commondir", "leads git to another configuration")
         for link in list(self._links):
             if (directory := _directory_of(f"{self._policy.workspace}/{link}/.git")) is not None:
                 yield from self._disarmed(directory)
@@ -212,12 +216,20 @@ class Keeper:
                 if keys:
                     yield self._taken_away(path, f"names programs to run ({', '.join(keys[:3])})")
             elif name == "commondir" and "/worktrees/" not in path:
-                if stat.S_ISLNK(found.st_mode) or read(path).strip() != b".":
+                if self._leads_away(path):
                     yield self._taken_away(path, "leads git to another configuration")
             elif name in ("hooks", "modules"):
                 yield self._taken_away(path, "leads git elsewhere")
             elif "/hooks/" in path and (found.st_mode & 0o111 or stat.S_ISLNK(found.st_mode)):
                 yield self._taken_away(path, "is a hook, which git would run")
+
+    @staticmethod
+    def _leads_away(path: str) -> bool:
+        """Whether a `commondir` names another directory than its own."""
+        try:
+            return os.path.lexists(path) and read(path).strip() != b"."
+        except OSError:
+            return True
 
     @staticmethod
     def _programs(path: str) -> tuple[str, ...]:

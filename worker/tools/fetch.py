@@ -6,6 +6,7 @@ reading HTML: worker/web.
 
 import contextlib
 import os
+import socket
 import time
 
 from protocol.display import Display
@@ -57,7 +58,7 @@ class _Fetching:
 
         chosen = dict(self._call.desk.policy.environment).get("SSL_CERT_FILE", "")
         for _ in range(HOPS + 1):
-            sock = self._call.dial(self.url.host, self.url.port)
+            sock = self._dial()
             answer = fetched(sock, self.url, _AGENT, chosen, self._go_on)
             if answer.status not in _REDIRECTS or not answer.location:
                 break
@@ -73,6 +74,19 @@ class _Fetching:
         if not answer.whole:
             head.append(f"[cut: the page goes on after {len(answer.body):,} bytes]")
         return self._told([*head, NOTICE, ""], text, answer.status)
+
+    def _dial(self) -> socket.socket:
+        """Raises ToolError; where a redirect's host is not allowed, with words that say how to ask for it."""
+        try:
+            return self._call.dial(self.url.host, self.url.port)
+        except ToolError as error:
+            if error.denial is None:
+                raise
+            how = f"the user is asked where {self.url} is fetched itself"
+            leads = f"{self._asked} leads to {self.url}: " if self.url != self._asked else ""
+            permission = f" ({error.denial.permission})" if error.denial.permission else ""
+            words = f"{leads}{error}{permission}" + (f"; {how}" if leads else "")
+            raise ToolError(words, error.status, error.denial) from error
 
     def _go_on(self) -> None:
         """Raises CancelledError, and TryError when the time is over."""
