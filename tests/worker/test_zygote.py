@@ -52,7 +52,7 @@ class Asked:
     def fork(self, *fds: int, policy: SandboxPolicy = UNCONFINED) -> None:
         with tempfile.TemporaryFile() as birth:
             birth.write(control.encode_birth(control.Birth(policy, Limits())))
-            birth.flush()
+            birth.seek(0)
             self.ask(*fds, birth.fileno())
 
     def ask(self, *fds: int) -> None:
