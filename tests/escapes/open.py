@@ -1,10 +1,11 @@
-"""What still gets through, and why.  Each is a fault of the sandbox, not of its test."""
+"""What still gets through, and why.  Each is a fault of the sandbox, not of its test; what gets through no
+more must leave this list."""
 
-from tests.escapes.attack import Rung
-from tests.escapes.list import ATTACKS, BOMBED
+from tests.escapes.attack import ISOLATED, Rung
 
-_NOT_YET = "the walls that stop it are being built"
+_COMMONDIR = "redirects git by .git/commondir, where git may write"
 
 OPEN: dict[tuple[Rung, str], str] = {
-    (rung, name): _NOT_YET for rung in Rung for name in (*(attack.name for attack in ATTACKS), *BOMBED)
+    (rung, _COMMONDIR): "the file that would keep the place taken is not made yet before a worker is born"
+    for rung in ISOLATED
 }
