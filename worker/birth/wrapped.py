@@ -48,8 +48,8 @@ def enter_bubblewrap(newborn: Newborn, bwrap: str, complaints: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """`arguments`: the numbers of the line, the wire, the second socket, a file with the Birth, stderr and, if
-    there is one, a listener outside; the registry's module."""
+    """`arguments`: the numbers of the line, the wire, the second socket, a file with the Birth, stderr and,
+    where there is one, a listener outside; the registry's module."""
     line, wire, descriptors, birth, errors, *outside = map(int, arguments[0].split())
     os.dup2(errors, 2)
     os.close(errors)
