@@ -4,6 +4,7 @@ The pieces are elsewhere: starting and watching in worker/processes, what output
 """
 
 import dataclasses
+import os
 import signal
 import time
 from pathlib import Path
@@ -171,6 +172,8 @@ def _leave(desk: Desk, running: Running, record: Record) -> None:
     running.release()
     shell = running.shell
     if shell.process.returncode is None:
+        # Without a descriptor to spare nothing else is found; until it is reaped the group is its own.
+        os.killpg(shell.pid, signal.SIGKILL)
         tree.send(tree.living(running.family), signal.SIGKILL)
         shell.reap()
         with desk.lock:
