@@ -173,6 +173,51 @@ def test_a_place_that_can_t_be_shown_lowers_only_this_birth(tmp_path: Path, zygo
     worker.end()
 
 
+def test_once_there_were_namespaces_no_worker_is_born_without_them(
+    tmp_path: Path, zygotes: list[Asked]
+) -> None:
+    asked, good = zygote(zygotes), policy_of(tmp_path)
+    worker = Worker(asked, good)
+    assert reached(worker) == (Rung.FULL, Means.NATIVE)
+    worker.end()
+    asked.hear()
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        asked.fork(theirs.fileno(), theirs.fileno(), policy=replace(good, tmp=str(tmp_path / "gone")))
+    said, _ = asked.hear()
+    assert isinstance(said, control.NotForked)
+    assert f"{tmp_path}/gone: " in said.why
+    worker = Worker(asked, good)
+    assert reached(worker) == (Rung.FULL, Means.NATIVE)
+    worker.end()
+
+
+@pytest.mark.parametrize("means", ["native", "bubblewrap"])
+def test_what_is_closed_can_t_be_moved_out_of_the_next_worker_s_sight(
+    tmp_path: Path, zygotes: list[Asked], means: str
+) -> None:
+    if means == "bubblewrap" and bubblewrap.find() is None:
+        pytest.skip("no bwrap here")
+    asked, policy = zygote(zygotes, *(["native"] if means == "bubblewrap" else [])), policy_of(tmp_path)
+    within = tmp_path / "work/a/b"
+    (within / ".git").mkdir(parents=True)
+    (within / ".env").write_text("secret")
+    (within / ".git/config").write_text("[core]\n")
+    policy = replace(policy, hidden=(f"{within}/.env",), protected=(f"{within}/.git",))
+    worker = Worker(asked, policy)
+    said = worker.run("mv a c 2>&1; mv a/b b 2>&1; echo new > a/b/new; mv a/b/new a/b/newer; ls a/b")
+    assert said.count("Device or resource busy") == 2
+    assert said.endswith("newer\n")
+    worker.end()
+    # Whoever else has moved it and left a link chooses nothing of what is mounted.
+    (tmp_path / "work/a").rename(tmp_path / "work/c")
+    (tmp_path / "work/a").symlink_to(tmp_path / "work/c")
+    asked.hear()
+    worker = Worker(asked, policy)
+    assert reached(worker) == (Rung.FULL, Means(means))
+    worker.end()
+
+
 def test_paths_with_odd_characters_and_a_masked_and_a_protected_file(
     tmp_path: Path, zygotes: list[Asked]
 ) -> None:

@@ -94,12 +94,13 @@ def limit_pids(proc: str, processes: int) -> bool:
 
 
 def look(path: str) -> Found | None:
-    """What stands there, for a plan."""
+    """What stands there, for a plan.  Nothing where a link is on the way: it was not there when the policy
+    was made, and whoever made it must not choose what is mounted."""
     try:
         mode = os.lstat(path).st_mode
     except (OSError, ValueError):
         return None
-    if stat.S_ISLNK(mode):
+    if os.path.realpath(path) != path:
         return None
     return Found.DIRECTORY if stat.S_ISDIR(mode) else Found.FILE
 
