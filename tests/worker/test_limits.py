@@ -234,8 +234,8 @@ def test_a_spin_that_ignores_the_kernel_s_signal_ends_too(desk: CommandDesk) -> 
 
 def test_the_worker_itself_has_all_the_time_it_needs(desk: CommandDesk) -> None:
     desk.run("while :; do :; done", timeout=SECONDS)
-    until = time.thread_time() + 2.5
-    while time.thread_time() < until:
+    until = time.process_time() + 0.2
+    while time.process_time() < max(until, 1.5):  # a limit would be of the whole process
         pass
     assert desk.run("ulimit -t").text == "1"
 
