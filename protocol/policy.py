@@ -76,8 +76,8 @@ class SandboxPolicy(Struct, frozen=True):
     """Files and directories outside of the workspace that the file tools may read too (a user's grant)."""
     hidden: tuple[str, ...] = ()
     """Files and directories that nothing may read, though they lie below a place that may be.  With
-    namespaces a file there is empty, and so is a directory.  Landlock alone leaves them out where the
-    place around them is only readable; within the workspace only the file tools refuse them."""
+    namespaces a file there is empty, and so is a directory.  Landlock alone closes them too, and with them
+    what is made beside them later; within the workspace only the file tools refuse them."""
     protected: tuple[str, ...] = ()
     """Files and directories that stay as they are, though they lie below a place that may be written.  With
     namespaces they are read-only; else changes are undone after each command, as far as they are small."""
