@@ -19,6 +19,16 @@ RUN_LATER = (
 agents.  Those that exist are protected; a new one is told of."""
 
 
+OF_THE_MACHINE = ("/proc", "/sys", "/dev")
+"""Here a file is a switch of the machine or a device, and root's number is enough to use it.  Never writable
+within a sandbox; with namespaces a worker has a /proc and a /dev of its own."""
+
+
+def of_the_machine(path: str) -> bool:
+    """Whether a writable place would reach such a switch."""
+    return path == "/" or any(path == place or path.startswith(f"{place}/") for place in OF_THE_MACHINE)
+
+
 class Mode(Enum):
     """What tools may write: nothing, the workspace, or what the user may."""
 

@@ -148,6 +148,13 @@ def test_what_is_hidden_below_a_writable_directory_stays_closed(site: Site) -> N
 
 
 @needs_landlock
+def test_a_switch_of_the_machine_can_t_be_written_whatever_the_policy_says(site: Site) -> None:
+    policy = site.policy(writable=("/", "/proc", "/sys"))
+    assert site.run(policy, "[ -r /proc/sys/kernel/core_pattern ]") == 0
+    assert site.run(policy, "[ -w /proc/sys/kernel/core_pattern ] && : >> /proc/sys/kernel/core_pattern") != 0
+
+
+@needs_landlock
 def test_with_a_network_no_program_of_the_machine_can_be_told_what_to_do(site: Site) -> None:
     connect = (
         f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"../elsewhere/bus\")'"

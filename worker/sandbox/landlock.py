@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from protocol.policy import Mode, Network, Rung, SandboxPolicy
+from protocol.policy import Mode, Network, Rung, SandboxPolicy, of_the_machine
 
 _CREATE_RULESET = 444
 _ADD_RULE = 445
@@ -100,6 +100,8 @@ def rules(policy: SandboxPolicy, rung: Rung, rights: int) -> Iterator[tuple[str,
     yield policy.workspace, may
     closed = () if rung is Rung.FULL else tuple(Path(path) for path in policy.hidden)
     for path in policy.writable:
+        if of_the_machine(path):
+            continue
         yield from ((str(part), may) for part in around(Path(path), closed))
     for path in (policy.tmp, *DEVICES):
         yield path, write
