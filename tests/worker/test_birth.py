@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from protocol import control, wire
 from protocol.policy import Limits, Means, Rung, SandboxPolicy
 from tests.supervisor.pool_play import carrying
-from tests.worker.test_zygote import Asked
+from tests.worker.test_zygote import BOOT, Asked
 from worker.sandbox import bubblewrap
 
 REFUSED = ("native", "bubblewrap")
@@ -138,6 +138,24 @@ def test_below_namespaces_there_is_landlock_and_below_that_commands_are_refused(
     assert reached(worker) == (Rung.OFF, Means.NONE)
     assert isinstance(worker.ready, wire.Ready)
     assert worker.ready.refuse_commands
+    worker.end()
+
+
+def test_a_worker_that_can_reach_the_machine_s_localhost_does_not_serve(
+    tmp_path: Path, zygotes: list[Asked]
+) -> None:
+    # A kernel that says yes to a network of one's own, and gives none.
+    planted = (
+        "from worker.sandbox import kernel, namespaces; kernel.NEW_NETWORK = 0; "
+        "namespaces.raise_loopback = lambda policy: None; "
+    )
+    asked = Asked(("bubblewrap",), boot=planted + BOOT)
+    zygotes.append(asked)
+    asked.hear()
+    worker = Worker(asked, policy_of(tmp_path))
+    assert isinstance(worker.ready, wire.Ready)
+    assert worker.ready.rung is Rung.LANDLOCK
+    assert "the machine's localhost could be reached" in worker.ready.probes[0].why
     worker.end()
 
 
