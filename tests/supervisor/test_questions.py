@@ -179,9 +179,7 @@ def test_a_narrow_terminal_shows_the_same(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGHUP, HUNG_UP)])
-def test_a_signal_while_a_question_is_open_ends_the_program(
-    repl: Terminal, number: int, code: int
-) -> None:
+def test_a_signal_while_a_question_is_open_ends_the_program(repl: Terminal, number: int, code: int) -> None:
     repl.send("ask\r")
     repl.wait_for(KEYS)
     repl.signal(number)
