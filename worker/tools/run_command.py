@@ -25,7 +25,6 @@ from worker.processes.jobs import Job
 from worker.processes.watch import TICK, Ending, Pipe, Running, drain, end, follow, outlast, settle
 from worker.sandbox import rlimits
 
-
 FIRST_SECONDS = 0.2
 """How long a background command is watched before the call returns."""
 
