@@ -94,6 +94,11 @@ def python(code: str) -> str:
     return f"\"$PY\" -I -S - <<'END_OF_CODE'\nimport os, sys\nE = os.environ\n{code}\nEND_OF_CODE\n"
 
 
+def nothing_below_run(decoys: Decoys) -> str:
+    """Why what is aimed at /run has no control run."""
+    return "" if decoys.run else "only root can put something below /run"
+
+
 def changes(decoys: Decoys, ran: Ran) -> str:
     """Something outside of the workspace is not as it was."""
     return ", ".join(decoys.changes())

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 
-from tests.escapes.attack import ISOLATED, Attack, Who, arrives, leaks, python, succeeds
+from tests.escapes.attack import ISOLATED, Attack, Who, arrives, leaks, nothing_below_run, python, succeeds
 from tests.escapes.decoys import Decoys
 
 ROOT = frozenset({Who.ROOT})
@@ -100,7 +100,12 @@ REACHING = (
         succeeds,
         who=ROOT,
     ),
-    Attack("connects to a socket below /run", unix("E['RUN'] + '/docker.sock'"), arrives),
+    Attack(
+        "connects to a socket below /run",
+        unix("E['RUN'] + '/docker.sock'"),
+        arrives,
+        uncontrolled=nothing_below_run,
+    ),
     Attack("connects to a socket below /tmp", unix("E['INTMP'] + '/tmux.sock'"), arrives),
     Attack("connects to an agent's socket in the home", unix("E['VICTIM'] + '/agent.sock'"), arrives),
     Attack("connects to a socket in a directory that it may read", unix("E['OPT'] + '/tool.sock'"), arrives),
