@@ -2,12 +2,12 @@
 
 from protocol.conversation import ToolCall
 from protocol.permission import Kind
-from protocol.policy import Rung
+from protocol.policy import Mode, Rung, SandboxPolicy
 from protocol.tools.catalog import Arguments
 from protocol.tools.fetch import Fetch
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Ready
-from supervisor.permits.asking import Question, Scope
+from supervisor.permits.asking import Effects, Question, Scope
 from supervisor.permits.decisions import Case
 from supervisor.permits.wanted import Wanted
 
@@ -34,6 +34,35 @@ def unmet(ready: Ready, require: Rung) -> str:
     return (
         f"sandbox.require is {require.value!r}, but here the sandbox is {ready.rung.value!r} ({reason}); "
         "`agent doctor` says what would help"
+    )
+
+
+def untriable(arguments: Arguments, policy: SandboxPolicy, ready: Ready) -> str:
+    """Why this can't be a dry run; empty where it can, or isn't meant to be one."""
+    if not isinstance(arguments, RunCommand) or not arguments.dry_run:
+        return ""
+    if arguments.background:
+        return "a dry run ends with its call, so it can't go on in the background"
+    if policy.mode is Mode.READ_ONLY:
+        return "nothing may be written here (read-only), so there is nothing to try; run it without dry_run"
+    if policy.mode is Mode.UNCONFINED or ready.rung is Rung.OFF:
+        return "nothing confines commands here, so a dry run could not be kept from the workspace itself"
+    return ""
+
+
+def effects_question(case: Case, effects: Effects, arguments: Arguments, cwd: str) -> Question:
+    """What became of a dry run: is it to be?"""
+    return Question(
+        call_id=case.call.id,
+        tool=case.call.name,
+        subject=case.subject,
+        reason=f"a dry run is over: {effects.counts}",
+        cwd=cwd,
+        why=arguments.why if isinstance(arguments, RunCommand) else "",
+        notes=effects.lines,
+        yes="apply",
+        no="discard",
+        diff=effects.diff,
     )
 
 
