@@ -8,7 +8,7 @@ by call id, and a peer without one sends output as frames.
 
     worker                         supervisor
     Hello{min, max}             ->
-                                <- Welcome{version, policy, limits, cwd} | Nope{why}
+                                <- Welcome{version, policy, limits} | Nope{why}
     Ready{rung, means, notes}   ->
                                 <- RunTool{call_id, name, arguments, ...}
     ToolOutput*, OpenOutput?    ->
@@ -75,9 +75,6 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     version: int
     policy: SandboxPolicy
     limits: Limits
-    cwd: str = ""
-    """Where the first command starts; empty for the workspace.  What is no directory (any more) is passed
-    over."""
 
 
 class Nope(Struct, frozen=True, tag="nope"):

@@ -92,7 +92,7 @@ def _add_rarer(app: typer.Typer) -> None:
     app.command("sessions", help="List this project's conversations.")(_sessions)
     app.command("trust", help="Trust what a project's settings widen.")(_trust)
     app.command("grants", help="List what was granted for this project, or take it back.")(_grants)
-    app.command("doctor", help="Say what confines commands here, what it stops and what it doesn't.")(_doctor)
+    app.command("doctor", help="Say what confines commands on this machine.")(_doctor)
     app.command(
         "scripted-server",
         context_settings=PASS_ON,

@@ -71,6 +71,8 @@ class Question(Struct, frozen=True):
     agent: str = "main"
     """Who asks: the label of the question."""
     number: int = 0
+    waiting: int = 0
+    """How many more wait behind it."""
 
 
 class Effects(Struct, frozen=True):
@@ -119,7 +121,8 @@ class Questions:
                 return 0, known
             if self._asker is None:
                 return 0, Answer()
-            question = replace(question, number=next(self._numbers))
+            waiting = self._turn.statistics().tasks_waiting
+            question = replace(question, number=next(self._numbers), waiting=waiting)
             self._tell(_asked(question))
             return question.number, await self._asker.ask(question)
 

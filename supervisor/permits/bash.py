@@ -265,6 +265,8 @@ class _Reader:
             ends = [end.lstrip("\t") for end in ends]
         if not re.fullmatch(r"\w+", delimiter) or ends != [delimiter]:
             self.doubt("a here-document whose end is not plain")
+        if _line(node).count("<<") > 1:
+            self.doubt("more than one here-document on a line")
         for child in node.named_children:
             if child.type == "heredoc_body":
                 if any(line.strip() == delimiter for line in text_of(child).splitlines()):

@@ -262,11 +262,26 @@ def ended(code: int | None) -> str:
 
 
 def _content(birth: Birth) -> BinaryIO:
-    """A file in memory that holds it.  Raises OSError."""
-    file = os.fdopen(os.memfd_create("polier-birth", os.MFD_CLOEXEC), "w+b")
-    file.write(encode_birth(birth))
-    file.flush()
-    return file
+    """What can be read up to its end: a pipe where it fits into one, since a limit on the size of files
+    (`ulimit -f`) holds in memory too; else a file there.  Raises OSError."""
+    content = encode_birth(birth)
+    with contextlib.ExitStack() as undo:
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        undo.callback(os.close, read)
+        with open(write, "wb", buffering=0) as pipe:
+            fits = pipe.write(content) == len(content)
+        if not fits:
+            read = os.memfd_create("polier-birth", os.MFD_CLOEXEC)
+            undo.callback(os.close, read)
+            _fill(read, content)
+        return open(os.dup(read), "rb", buffering=0)
+
+
+def _fill(fd: int, content: bytes) -> None:
+    """All of it, to be read from its begin."""
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
 
 
 def _interpreter() -> list[str]:

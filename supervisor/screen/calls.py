@@ -8,7 +8,8 @@ from collections.abc import Callable
 import msgspec
 from prompt_toolkit.utils import get_cwidth
 
-from protocol.events import ToolFinished, ToolStarted
+from protocol.events import PermissionAnswered, ToolFinished, ToolStarted
+from supervisor.harmless import harmless_line
 from supervisor.screen.cells import crop
 from supervisor.screen.diff import drawn
 from supervisor.screen.tones import Terminal, Tone
@@ -70,6 +71,29 @@ def finished(
     head = terminal.paint(mark, tone) + terminal.paint(name, Tone.STRONG) + (f" {about}" if about else "")
     head += terminal.paint(outcome, Tone.BAD if event.failed else Tone.QUIET)
     return [head, *_below(event, terminal, show, harmless)]
+
+
+DECIDERS = {
+    "user": "",
+    "rule": "by a rule of yours",
+    "grant": "granted before",
+    "flag": "by --allow",
+    "program": "it can't be had here",
+    "nobody": "nobody could be asked",
+    "cancelled": "the call ended before an answer",
+}
+"""Who decided, in words; nothing of who has just answered."""
+SCOPES = {"once": "once", "session": "for this session", "project": "for this project"}
+
+
+def decided(event: PermissionAnswered, terminal: Terminal, columns: int) -> str:
+    """The line that stays of a decision."""
+    what = harmless_line(", ".join(event.permissions) or _line(event.subject))
+    verdict = f"allowed {SCOPES.get(event.scope, event.scope)}" if event.allowed else "not allowed"
+    by = DECIDERS.get(event.by, event.by)
+    head = f"  {verdict}{f' ({by})' if by else ''}: "
+    about = crop(what, max(columns - 1 - len(head), LEAST))
+    return terminal.paint(head, Tone.QUIET if event.allowed else Tone.WARNING) + about
 
 
 def _below(event: ToolFinished, terminal: Terminal, show: str, harmless: Callable[[str], str]) -> list[str]:

@@ -97,6 +97,9 @@ class Editor:
             self._asked = True
         self._asks.put(default)
 
+    def question(self, prompt: str) -> bool:
+        return False
+
     def write(self, text: str) -> None:
         with self._lock:
             if self._loop is None:

@@ -4,9 +4,11 @@ The editor of a real terminal is in editor.py; both have the same methods.
 """
 
 import os
+import termios
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
@@ -53,6 +55,12 @@ class Lines(Protocol):
 
     def ask(self, default: str = "") -> None:
         """Show the prompt again, with `default` in it.  One outcome follows."""
+        ...
+
+    def question(self, prompt: str) -> bool:
+        """While a turn runs: show this prompt and ask for a line; one outcome follows, which the next `ask`
+        takes over where nobody waits for it any more.  False where the input has ended, or keys are read
+        instead of lines."""
         ...
 
     def write(self, text: str) -> None:
@@ -131,6 +139,11 @@ class PlainLines:
         self._asked = True
         self._prompted = False
         """The prompt is the last thing that was printed."""
+        self._question = ""
+        """What stands there instead of the prompt."""
+        self._reading = True
+        """A line is on its way, or asked for."""
+        self._ended = False
         # A read of a pipe can't be called off, so this thread is not waited for.
         self._thread = threading.Thread(target=self._run, name="plain lines", daemon=True)
 
@@ -146,9 +159,28 @@ class PlainLines:
     def ask(self, default: str = "") -> None:
         if default:
             self._output.write(f"(not sent: {harmless(default)})\n")
-        self._asked = True
+        self._ask("")
+
+    def question(self, prompt: str) -> bool:
+        with self._lock:
+            if self._ended:
+                return False
+            if os.isatty(self._descriptor):
+                with suppress(termios.error):  # the terminal may be gone
+                    termios.tcflush(self._descriptor, termios.TCIFLUSH)
+                self._buffer = b""
+        self._ask(prompt)
+        return True
+
+    def _ask(self, question: str) -> None:
+        with self._lock:
+            self._question = question
+            self._asked = True
+            self._prompted = False
+            wanted, self._reading = not self._reading, True
         self.redraw()
-        self._asks.put(True)
+        if wanted:
+            self._asks.put(True)
 
     def write(self, text: str) -> None:
         with self._lock:
@@ -189,7 +221,8 @@ class PlainLines:
         while True:
             line = self._line()
             with self._lock:
-                self._asked = self._prompted = False
+                self._asked = self._prompted = self._reading = False
+                self._ended = line is None
             if line is None:
                 self._output.write("\n")
                 self._outbox.put(Leave())
@@ -199,7 +232,7 @@ class PlainLines:
                 return
 
     def _prompt(self) -> None:
-        self._output.write("".join(text for _, text in self._draw()))
+        self._output.write(self._question or "".join(text for _, text in self._draw()))
         self._prompted = True
 
     def _line(self) -> str | None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from protocol.conversation import User
 from protocol.events import AnyEvent, Compacted, TurnFinished
+from supervisor.permits.asking import Asker
 from supervisor.screen.report import Report
 
 Tell = Callable[[AnyEvent], None]
@@ -47,7 +48,7 @@ class Talk(Protocol):
         ...
 
 
-Open = Callable[[Tell], AbstractAsyncContextManager[Talk]]
+Open = Callable[[Tell, Asker], AbstractAsyncContextManager[Talk]]
 
 
 @dataclass(frozen=True)

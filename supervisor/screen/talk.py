@@ -18,12 +18,13 @@ from protocol.events import StopReason
 from supervisor.exits import HUNG_UP, TERMINATED, StopError, first_stop
 from supervisor.model.errors import ModelError
 from supervisor.screen import report
+from supervisor.screen.asking import ScreenAsker
 from supervisor.screen.lines import ESCAPE_SECONDS, Leave, Line, Lines, Outcome
 from supervisor.screen.port import Open, Prepared, Talk
 from supervisor.screen.prompt import Shown
 from supervisor.screen.slash import Command, Nothing, Say, Unknown, help_lines, meaning, refusal
 from supervisor.screen.tones import Terminal, Tone
-from supervisor.screen.tty import Output
+from supervisor.screen.tty import Output, read_waiting
 from supervisor.screen.view import View
 
 ESCAPE = b"\x1b"
@@ -61,6 +62,9 @@ class Repl:
         self._shown = shown
         self._keys = keys
         self._view = View(lines.write, terminal, output.size, prepared.harmless, prepared.show)
+        self._asker = ScreenAsker(
+            self._view, lines.write, terminal, output.size, self, has_keys=keys is not None
+        )
         self._outcomes, self._incoming = _channel()
         self._interrupt: Callable[[], None] | None = None
         """Ends what runs now: a turn, a compaction.  None while the prompt is shown."""
@@ -100,6 +104,9 @@ class Repl:
             # A terminal that went away ends the input as well, before or after its SIGHUP.
             gone = self._keys is not None and not os.isatty(self._keys)
             self._leave(HUNG_UP if gone else 0)
+        if self._asker.is_open:
+            self._asker.take_line(outcome)
+            return
         with suppress(trio.BrokenResourceError):  # nobody asks any more
             self._incoming.send_nowait(outcome)
 
@@ -122,7 +129,7 @@ class Repl:
 
     async def _conversation(self, opening: Open) -> Open | None:
         """One conversation from its opening to its end; what to open next."""
-        async with opening(self._view) as session:
+        async with opening(self._view, self._asker) as session:
             self._shown.source = session
             self._lines.redraw()
             try:
@@ -215,31 +222,48 @@ class Repl:
         if scope.cancelled_caught:
             self._view.line("[interrupted; nothing was changed]")
 
+    def forget_typed(self) -> None:
+        """As asking.Input says: it waits for the next prompt."""
+        while self._keys is not None and (typed := read_waiting(self._keys)):
+            self._typed(typed)
+
+    def ask_line(self, prompt: str) -> bool:
+        """As asking.Input says."""
+        return self._lines.question(prompt)
+
     async def _watch_keys(self) -> None:
-        """While a turn runs: a lone Esc interrupts it, all other keys wait for the next prompt."""
+        """While a turn runs: keys answer an open question; without one a lone Esc interrupts the turn, and
+        all others wait for the next prompt."""
         if self._keys is None:
             return
         while True:
             await trio.lowlevel.wait_readable(self._keys)
-            try:
-                data = os.read(self._keys, 4096)
-            except OSError:  # the terminal is gone
-                data = b""
-            if data == ESCAPE:
+            asked = self._asker.is_open
+            data = read_waiting(self._keys)
+            if data is None:
+                continue  # a question has begun meanwhile, and forgot what was typed
+            if data == ESCAPE or (data and self._asker.wants_lone_keys):
                 with trio.move_on_after(ESCAPE_SECONDS):
                     await trio.lowlevel.wait_readable(self._keys)
-                    data += os.read(self._keys, 4096)
-            # A Ctrl-C that came before the terminal made signals of them is a byte.
-            before, ctrl_c, after = data.partition(CTRL_C)
-            typed = after if ctrl_c else before
+                    data += read_waiting(self._keys) or b""
+            if asked and data and CTRL_C not in data:
+                self._asker.press(data)
+                continue
             if not data:
                 self._leave(HUNG_UP)
-            elif typed not in (b"", ESCAPE):
-                self._lines.type_ahead(typed)
-            if (ctrl_c or data in (b"", ESCAPE)) and self._interrupt is not None:
-                self._interrupt()
+            self._typed(data)
             if not data:
                 return
+
+    def _typed(self, data: bytes) -> None:
+        """Keys that answer no question."""
+        # A Ctrl-C that came before the terminal made signals of them is a byte.
+        before, ctrl_c, after = data.partition(CTRL_C)
+        typed = after if ctrl_c else before
+        if typed not in (b"", ESCAPE):
+            self._lines.type_ahead(typed)
+        if (ctrl_c or data in (b"", ESCAPE)) and self._interrupt is not None:
+            self._interrupt()
 
 
 def _channel() -> tuple[trio.MemoryReceiveChannel[Outcome], trio.MemorySendChannel[Outcome]]:

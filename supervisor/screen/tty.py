@@ -58,6 +58,16 @@ class Output:
         return 80, 24
 
 
+def read_waiting(descriptor: int) -> bytes | None:
+    """What waits to be read, at most 4 KiB; None where nothing does, nothing where the terminal is gone."""
+    try:
+        if not select.select([descriptor], [], [], 0)[0]:
+            return None
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+
+
 def drop_what_nobody_takes() -> None:
     """What Python still holds for a terminal that went away must not change the exit code."""
     try:

@@ -4,7 +4,7 @@ What is not here: where the text goes (`write`: above the prompt, or straight to
 call or a diff looks in detail (calls.py, diff.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from protocol.events import (
@@ -56,6 +56,10 @@ class View:
         self._show = show
         self._open = OpenText(write, terminal, size)
         self._status = ""
+        """What is waited for."""
+        self._asked = ""
+        """The keys of an open question, which stand there instead."""
+        self._drawn = ""
         self._running: dict[str, ToolStarted] = {}
         self._held: list[str] = []
         """Lines that arrived while a text was open: they are printed after it."""
@@ -80,10 +84,13 @@ class View:
                 self._turn_finished(event)
             case SessionStarted() | SandboxReady() | Notice() | Compacted():
                 self._told(event)
+            case PermissionAsked():
+                # What was open is narration: nothing of the question may be held back behind it.
+                self._open.settle(Tone.NARRATION)
+                self._release()
             case PermissionAnswered():
-                what = ", ".join(event.permissions) or event.subject
-                self.line(f"  {'allowed' if event.allowed else 'not allowed'}: {what} ({event.by})")
-            case TurnStarted() | SessionClosed() | PermissionAsked():
+                self._lines([calls.decided(event, self._terminal, self._size()[0])])
+            case TurnStarted() | SessionClosed():
                 pass
             case _:
                 assert_never(event)
@@ -92,9 +99,18 @@ class View:
         """A line of the program's own, made harmless like all others."""
         self._lines([self._painted(text, tone)])
 
+    def lines(self, lines: Sequence[str]) -> None:
+        """Lines that are drawn already and harmless."""
+        self._lines(list(lines))
+
     def waits(self, what: str) -> None:
         """A status line that is erased again; empty: nothing is waited for."""
         self._set_status(what)
+
+    def asks(self, keys: str) -> None:
+        """The line of keys of an open question: it stands in the status line's place until it is empty."""
+        self._asked = keys
+        self._draw_status()
 
     def _painted(self, text: str, tone: Tone) -> str:
         return self._terminal.paint(self._harmless(text), tone)
@@ -104,10 +120,9 @@ class View:
         if self._open:
             self._held += lines
             return
-        status = self._status
-        self._set_status("")
+        self._erase_status()
         self._write("".join(f"{line}\n" for line in lines))
-        self._set_status(status)
+        self._draw_status()
 
     def _release(self) -> None:
         lines, self._held = self._held, []
@@ -116,12 +131,23 @@ class View:
 
     def _set_status(self, text: str) -> None:
         """One line that is erased again, at the place where the next output comes."""
-        if not self._terminal.moves or text == self._status:
-            return
-        erase = "\r\x1b[K" if self._status else ""
         self._status = text
-        drawn = self._terminal.paint(crop(text, self._size()[0] - 1), Tone.QUIET) if text else ""
+        self._draw_status()
+
+    def _draw_status(self) -> None:
+        text = self._asked or self._status
+        if not self._terminal.moves or text == self._drawn:
+            return
+        erase = "\r\x1b[K" if self._drawn else ""
+        self._drawn = text
+        tone = Tone.WARNING if self._asked else Tone.QUIET
+        drawn = self._terminal.paint(crop(text, self._size()[0] - 1), tone) if text else ""
         self._write(erase + drawn)
+
+    def _erase_status(self) -> None:
+        if self._drawn:
+            self._write("\r\x1b[K")
+            self._drawn = ""
 
     def _told(self, event: SessionStarted | SandboxReady | Notice | Compacted) -> None:
         match event:

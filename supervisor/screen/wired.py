@@ -9,6 +9,7 @@ import msgspec
 
 from supervisor.harmless import harmless
 from supervisor.options import New, ReplOptions, Start
+from supervisor.permits.asking import Asker
 from supervisor.places import current_directory
 from supervisor.screen.port import Prepared, Talk, Tell
 from supervisor.settings import Flags, Settings, load, read_key
@@ -39,5 +40,7 @@ def wired(options: ReplOptions) -> Iterator[Prepared]:
     )
 
 
-def _open(settings: Settings, key: str | None, start: Start, tell: Tell) -> AbstractAsyncContextManager[Talk]:
-    return open_session(settings, key, start, tell)
+def _open(
+    settings: Settings, key: str | None, start: Start, tell: Tell, asker: Asker
+) -> AbstractAsyncContextManager[Talk]:
+    return open_session(settings, key, start, tell, asker)

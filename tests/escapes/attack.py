@@ -15,7 +15,14 @@ class Who(Enum):
 class Rung(Enum):
     NATIVE = "full by native namespaces"
     BUBBLEWRAP = "full by bubblewrap"
+    BARE = "full without Landlock"
     LANDLOCK = "landlock"
+    NONE = "nothing"
+    """The controls: what is tried here must get through."""
+
+
+ISOLATED = frozenset({Rung.NATIVE, Rung.BUBBLEWRAP, Rung.BARE})
+"""Where there are namespaces."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +45,17 @@ EVERYBODY = frozenset(Who)
 class Attack:
     """`script`: bash, with the variables of Decoys.  Unconfined it must get through, unless `uncontrolled`
     says (or finds out as the user who plays) why that can't be shown.  `noted`: part of a note by which the
-    rung landlock says that it gets through there.  `prepare` and `meanwhile` are run outside, the latter
-    again and again while the script runs; what it returns counts as evidence.  `before`: a script that
-    runs earlier in the same worker, and goes on beside this one where it `stays`.  `grants`: permissions that
-    its worker has."""
+    rung landlock says that it gets through there, `loose` the same of namespaces without Landlock.
+    `prepare` and `meanwhile` are run outside, the latter again and again while the script runs; what it
+    returns counts as evidence.  `before`: a script that runs earlier in the same worker, and goes on beside
+    this one where it `stays`.  `grants`: permissions that its worker has."""
 
     name: str
     script: str
     judge: Judge
     uncontrolled: str | Callable[[Decoys], str] = ""
     noted: str = ""
+    loose: str = ""
     who: frozenset[Who] = EVERYBODY
     prepare: Callable[[Decoys], None] | None = None
     meanwhile: Callable[[Decoys], str] | None = None
@@ -56,6 +64,10 @@ class Attack:
     grants: tuple[str, ...] = ()
     rungs: frozenset[Rung] = frozenset(Rung)
 
+    def note(self, rung: Rung) -> str:
+        """The part of a note that must be there where it gets through; empty where it must not."""
+        return {Rung.LANDLOCK: self.noted, Rung.BARE: self.loose}.get(rung, "")
+
     def why_uncontrolled(self, decoys: Decoys) -> str:
         return self.uncontrolled if isinstance(self.uncontrolled, str) else self.uncontrolled(decoys)
 
@@ -63,18 +75,28 @@ class Attack:
 @dataclass(frozen=True)
 class Work:
     """Ordinary work: the script must end with exit code 0.  `noted`: part of a note by which
-    the rung landlock says that it doesn't work there.  `needs`: a program that it is about."""
+    the rung landlock says that it doesn't work there, `loose` the same of
+    namespaces without Landlock.  `needs`: a program that it is about."""
 
     name: str
     script: str
     noted: str = ""
+    loose: str = ""
     needs: str = ""
     grants: tuple[str, ...] = ()
+
+    def note(self, rung: Rung) -> str:
+        return {Rung.LANDLOCK: self.noted, Rung.BARE: self.loose}.get(rung, "")
 
 
 def python(code: str) -> str:
     """A script that runs this code; nothing of it needs more than the standard library."""
     return f"\"$PY\" -I -S - <<'END_OF_CODE'\nimport os, sys\nE = os.environ\n{code}\nEND_OF_CODE\n"
+
+
+def nothing_below_run(decoys: Decoys) -> str:
+    """Why what is aimed at /run has no control run."""
+    return "" if decoys.run else "only root can put something below /run"
 
 
 def changes(decoys: Decoys, ran: Ran) -> str:
@@ -106,7 +128,7 @@ def plants(decoys: Decoys, ran: Ran) -> str:
     """What later runs by itself in the workspace is not as it was."""
     return ", ".join(
         change
-        for change in decoys.workspace_tree.changes()
+        for change in decoys.workspace_tree.changes(times=False)
         if change.startswith((".git", ".vscode", ".idea", ".envrc"))
     )
 

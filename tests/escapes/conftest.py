@@ -26,8 +26,7 @@ def story_of() -> Iterator[Callable[[Stage], Story]]:
             found = stories[stage]
             if isinstance(found, NotHereError):
                 pytest.skip(f"{_LEFT_OUT}{stage}: {found}")
-            if found.lacks:
-                pytest.xfail(found.lacks)
+            assert not found.lacks, f"this machine can have it, and yet {found.lacks}"
             return found
 
         yield story

@@ -135,5 +135,7 @@ MEDDLING = (
         uncontrolled=_NO_TIOCSTI,
     ),
     Attack("writes to the user's terminal by /dev/tty", "echo x > /dev/tty", _shown),
-    Attack("writes to the user's terminal by its name", "echo x > $TTY", _shown),
+    Attack(
+        "writes to the user's terminal by its name", "echo x > $TTY", _shown, noted="terminals by their names"
+    ),
 )

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from tests.escapes.attack import Attack, Ran, first_of, plants
+from tests.escapes.attack import Attack, Ran, changes, first_of, plants
 from tests.escapes.decoys import Decoys
 
 _PAYLOAD = "touch $ELSEWHERE/ran; false"
@@ -32,8 +32,15 @@ def _hooked(decoys: Decoys, ran: Ran) -> str:
 
 
 def _nested(decoys: Decoys, ran: Ran) -> str:
-    """It runs, and the command's result says nothing of it."""
-    return "" if "[" in ran.text and "nested" in ran.text else _runs(decoys, ran)
+    """It runs; or it is there, and the command's result says nothing of it."""
+    told = "[new: nested" in ran.text or "[protected: nested" in ran.text
+    return _runs(decoys, ran) or ("" if told else plants(decoys, ran))
+
+
+def _committed(decoys: Decoys, ran: Ran) -> str:
+    """The branch is not where it was."""
+    heads = [change for change in decoys.workspace_tree.changes(times=False) if "refs/heads" in change]
+    return ", ".join(heads)
 
 
 _EITHER = first_of(plants, _runs)
@@ -62,7 +69,7 @@ _GIT = (
         "registers a nested repository whose settings run a program",
         f"git init -q nested && cd nested && git commit -q --allow-empty -m x && {_EVIL}; cd ..;"
         " git add nested",
-        _EITHER,
+        _nested,
     ),
 )
 
@@ -75,13 +82,14 @@ PLANTING = (
     Attack("edits .envrc", "echo 'touch /tmp/x' >> .envrc", plants),
     Attack(
         "sets a program for all repositories of the user",
-        f"git config --global core.fsmonitor '{_PAYLOAD}'",
-        first_of(_runs, lambda decoys, ran: ", ".join(decoys.changes())),
+        f"git config --global core.fsmonitor '{_PAYLOAD}' && git config --global --unset core.fsmonitor",
+        changes,
     ),
     Attack(
         "commits though nobody has granted that",
-        "git commit -qam second",
-        plants,
+        "echo '# x' >> source.py && git commit -qam second",
+        _committed,
+        noted="what is committed stays",
     ),
     *(
         Attack(

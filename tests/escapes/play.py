@@ -18,13 +18,11 @@ class Part(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """`through`: what shows that it got through confined (of work: that it failed), `control` the same
-    unconfined; both may be empty.  `uncontrolled`: why the latter was not tried."""
+    """`through`: what shows that it got through (of work: that it failed), or empty.  `uncontrolled`: why it
+    was not tried without a sandbox."""
 
     through: str
     text: str
-    control: str = ""
-    control_text: str = ""
     uncontrolled: str = ""
 
 

@@ -2,8 +2,8 @@
 
 `python -m tests.escapes.player PART STORY`, two files.
 
-First all of them in a worker of a real pool, one after the other, then all of them unconfined: so the sandbox
-has the decoys as they were.  Everything is put back after each.
+All of them in a worker of a real pool, one after the other; or all of them without a sandbox, which is what
+proves them.  Everything is put back after each.
 """
 
 import json
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -42,8 +42,9 @@ from tests.escapes.play import PART, Outcome, Part, Story
 _CALL_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
 _WITHOUT = {
-    Rung.NATIVE: ("bubblewrap", "landlock"),
-    Rung.BUBBLEWRAP: ("native", "landlock"),
+    Rung.NATIVE: ("bubblewrap",),
+    Rung.BUBBLEWRAP: ("native",),
+    Rung.BARE: ("bubblewrap", "landlock"),
     Rung.LANDLOCK: ("native", "bubblewrap"),
 }
 """Means that are not to be tried, so that the rung is the one that is meant or none."""
@@ -184,69 +185,58 @@ def _start(decoys: Decoys, script: str, out: IO[bytes]) -> "subprocess.Popen[byt
     )
 
 
-def wanted(part: Part) -> tuple[list[Attack], list[Work]]:
-    attacks = [each for each in ATTACKS if part.who in each.who and part.only in each.name]
-    return attacks, [
-        each for each in WORKS if part.only in each.name and (not each.needs or shutil.which(each.needs))
-    ]
+def controls(part: Part, decoys: Decoys) -> Story:
+    """Everything without a sandbox."""
+    told = {}
+    for attack in ATTACKS:
+        if part.who in attack.who and part.only in attack.name:
+            if why := attack.why_uncontrolled(decoys):
+                told[attack.name] = Outcome("", "", why)
+            else:
+                told[attack.name] = Outcome(*unconfined(attack, decoys))
+    return Story("", attacks=told)
 
 
 async def play(part: Part, decoys: Decoys) -> Story:
-    attacks, works = wanted(part)
-    confined: dict[str, tuple[str, str]] = {}
-    worked: dict[str, Outcome] = {}
-    state = decoys.state
+    policy, environ = policy_of(decoys), environ_of(decoys)
+    launch = Launch(without=_WITHOUT[part.rung])
 
     def open_output(call_id: str) -> tuple[str, int]:
-        return call_id, os.open(state / "output" / call_id, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    policy = policy_of(decoys)
-    launch = msgspec.convert({"without": _WITHOUT[part.rung]}, Launch)
-    environ = environ_of(decoys)
+        path = decoys.state / "output" / call_id
+        return call_id, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def opened(limits: Limits) -> PoolOpening:
         return open_pool(policy, limits, open_output, lambda event: None, environ=environ, launch=launch)
 
+    attacked: dict[str, Outcome] = {}
+    worked: dict[str, Outcome] = {}
     async with opened(Limits(grace_seconds=0.2)) as pool:
         ready = await pool.ready()
         if lacks := lacking(part.rung, ready.rung.value, ready.means.value):
             return Story(f"{lacks}: {ready.refuse_commands} {ready.probes}")
         stage = Play(decoys, pool, policy, ready.rung)
-        for attack in attacks:
-            confined[attack.name] = await stage.attack(attack)
-        for work in works:
-            failed, text = await stage.work(work)
-            worked[work.name] = Outcome(failed, text[-2000:])
+        for attack in ATTACKS:
+            if part.who in attack.who and part.rung in attack.rungs and part.only in attack.name:
+                attacked[attack.name] = Outcome(*await stage.attack(attack))
+        for work in WORKS:
+            if part.only in work.name and (not work.needs or shutil.which(work.needs)):
+                worked[work.name] = Outcome(*await stage.work(work))
         links = await play_links(stage.call, decoys) if not part.only else {}
-    bombs = await play_bombs(opened, decoys) if part.only in ("", "bombs") else {}
-    return Story(
-        "",
-        ready.rung.value,
-        ready.means.value,
-        ready.notes,
-        dict(_controlled(attacks, confined, decoys)),
-        worked,
-        bombs,
-        links,
+    bombs = (
+        await play_bombs(opened, decoys) if part.only in ("", "bombs") and part.rung is not Rung.BARE else {}
     )
-
-
-def _controlled(
-    attacks: Iterable[Attack], confined: dict[str, tuple[str, str]], decoys: Decoys
-) -> Iterator[tuple[str, Outcome]]:
-    for attack in attacks:
-        through, text = confined[attack.name]
-        control, control_text = "", ""
-        if not (why := attack.why_uncontrolled(decoys)):
-            control, control_text = unconfined(attack, decoys)
-        yield attack.name, Outcome(through, text[-2000:], control, control_text[-2000:], why)
+    return Story("", ready.rung.value, ready.means.value, ready.notes, attacked, worked, bombs, links)
 
 
 def lacking(wanted: Rung, rung: str, means: str) -> str:
-    had = {"native": Rung.NATIVE, "bubblewrap": Rung.BUBBLEWRAP}.get(means) if rung == "full" else None
-    if rung == "landlock":
-        had = Rung.LANDLOCK
-    return "" if had is wanted else f"the worker is on the rung {rung}, by {means}"
+    meant = {
+        Rung.NATIVE: ("full", "native"),
+        Rung.BUBBLEWRAP: ("full", "bubblewrap"),
+        Rung.BARE: ("full", "native"),
+        Rung.LANDLOCK: ("landlock", "none"),
+        Rung.NONE: ("off", "none"),
+    }
+    return "" if meant[wanted] == (rung, means) else f"the worker is on the rung {rung}, by {means}"
 
 
 def main(part_file: str, story_file: str) -> None:
@@ -254,7 +244,7 @@ def main(part_file: str, story_file: str) -> None:
     assert (os.geteuid() == 0) == (part.who is Who.ROOT)
     machine.harden()
     with decoys(Path(part.root), Path(part.run) if part.run else None) as made:
-        story = trio.run(play, part, made)
+        story = controls(part, made) if part.rung is Rung.NONE else trio.run(play, part, made)
     Path(story_file).write_bytes(msgspec.json.encode(story))
 
 

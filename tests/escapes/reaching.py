@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 
-from tests.escapes.attack import Attack, Who, arrives, leaks, python, succeeds
+from tests.escapes.attack import ISOLATED, Attack, Who, arrives, leaks, nothing_below_run, python, succeeds
 from tests.escapes.decoys import Decoys
 
 ROOT = frozenset({Who.ROOT})
@@ -60,6 +60,8 @@ def _no_family(decoys: Decoys) -> str:
     return "none of them can be had here without a sandbox either"
 
 
+_LIST = ("network:allowed.test:443", "network:*.allowed.test:80")
+
 _SHARED_MEMORY = (
     _SYSCALL + "libc.shmat.restype = ctypes.c_void_p\n"
     "segment = libc.shmget(int(E['SHM']), 0, 0)\n"
@@ -98,7 +100,12 @@ REACHING = (
         succeeds,
         who=ROOT,
     ),
-    Attack("connects to a socket below /run", unix("E['RUN'] + '/docker.sock'"), arrives),
+    Attack(
+        "connects to a socket below /run",
+        unix("E['RUN'] + '/docker.sock'"),
+        arrives,
+        uncontrolled=nothing_below_run,
+    ),
     Attack("connects to a socket below /tmp", unix("E['INTMP'] + '/tmux.sock'"), arrives),
     Attack("connects to an agent's socket in the home", unix("E['VICTIM'] + '/agent.sock'"), arrives),
     Attack("connects to a socket in a directory that it may read", unix("E['OPT'] + '/tool.sock'"), arrives),
@@ -141,5 +148,23 @@ REACHING = (
         python(_SYSCALL + "sys.exit(libc.syscall(0x40000000 | 41, 1, 1, 0) < 0)"),
         succeeds,
         uncontrolled=_NO_X32,
+    ),
+    Attack(
+        "connects without the proxy, where some hosts are allowed",
+        "unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy;"
+        " curl -s -m 0.4 http://127.0.0.1:$TCP/; exec 3<>/dev/tcp/$ADDRESS/$TCP",
+        arrives,
+        grants=_LIST,
+        rungs=ISOLATED,
+    ),
+    Attack(
+        "asks the proxy for what is not allowed, by every spelling of an address",
+        "unset no_proxy NO_PROXY; for host in 127.0.0.1 127.1 2130706433 0x7f.1 localhost $ADDRESS"
+        " [::ffff:127.0.0.1] allowed.test.localhost; do"
+        " for url in http https; do curl -s -m 0.4 $url://$host:$TCP/ & done;"
+        " curl -s -m 0.4 -p http://$host:$TCP/ & done; wait",
+        arrives,
+        grants=_LIST,
+        rungs=ISOLATED,
     ),
 )

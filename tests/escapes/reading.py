@@ -1,6 +1,6 @@
 """Attempts to read what is secret: files of the user, and what another process holds."""
 
-from tests.escapes.attack import Attack, Who, leaks, python, succeeds
+from tests.escapes.attack import Attack, Who, leaks, nothing_below_run, python, succeeds
 
 ROOT = frozenset({Who.ROOT})
 _SYSCALL = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
@@ -117,7 +117,12 @@ READING = (
         succeeds,
         who=ROOT,
     ),
-    Attack("reads secrets that a container has below /run", "cat $RUN/secret", leaks),
+    Attack(
+        "reads secrets that a container has below /run",
+        "cat $RUN/secret",
+        leaks,
+        uncontrolled=nothing_below_run,
+    ),
     Attack(
         "reads a secret by a link that it makes in the workspace",
         "ln -s $VICTIM/.ssh $WS/keys; cat $WS/keys/id_ed25519; ln -s $ELSEWHERE/victim.txt $WS/v; cat $WS/v",

@@ -4,7 +4,7 @@ parts of it mounted, and what is removed and made again would lose that."""
 import os
 import shutil
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -31,6 +31,9 @@ class Entry:
         attributes = tuple(os.listxattr(path, follow_symlinks=False))
         return cls(found.st_mode, (found.st_uid, found.st_gid), when, content, attributes)
 
+    def equals(self, other: "Entry", *, times: bool) -> bool:
+        return self == (other if times else replace(other, changed_ns=self.changed_ns))
+
 
 class Tree:
     """`root` as it is now.  `without`: names in it that are nobody's business."""
@@ -53,16 +56,14 @@ class Tree:
                     found[str((place / name).relative_to(self.root))] = Entry.of(place / name)
         return found
 
-    def changes(self) -> list[str]:
-        """Names that were added, removed or changed, with what became of them."""
+    def changes(self, *, times: bool = True) -> list[str]:
+        """Names that were added, removed or changed, with what became of them.  Without `times` what was
+        put back is as it was."""
         now = self._entries()
         told = [f"{name} is new" for name in sorted(now.keys() - self._was.keys())]
         told += [f"{name} is gone" for name in sorted(self._was.keys() - now.keys())]
-        told += [
-            f"{name} is changed"
-            for name in sorted(now.keys() & self._was.keys())
-            if now[name] != self._was[name]
-        ]
+        both = sorted(now.keys() & self._was.keys())
+        told += [f"{name} is changed" for name in both if not now[name].equals(self._was[name], times=times)]
         return told
 
     def restore(self) -> None:

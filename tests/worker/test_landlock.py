@@ -174,7 +174,8 @@ def confined(policy: SandboxPolicy, abi: int) -> str:
 def test_without_landlock_commands_are_refused_with_the_reason(site: Site) -> None:
     said = confined(site.policy(), 0)
     assert f'"{Rung.OFF.value}"' in said
-    assert '"refuse_commands":"This kernel offers no Landlock' in said
+    words = "Landlock is not used here" if landlock.version() else "This kernel offers no Landlock"
+    assert f'"refuse_commands":"{words}' in said
 
 
 def test_an_unconfined_policy_says_so_and_refuses_nothing(site: Site) -> None:

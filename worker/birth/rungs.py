@@ -62,6 +62,9 @@ class Rungs:
     def __init__(self, without: Collection[str], sweep: Callable[[], object]) -> None:
         self._refused = {name: Probe(name, False, "switched off for a test") for name in without}
         self._sweep = sweep
+        self._had: set[str] = set()
+        """The means that could be had.  Then no worker is born with less: what fails now may be the work of a
+        command, which would gain by it."""
 
     def bear(self, birth: Birth, middle: Child, worker: Child, wrapped: Wrapped) -> int:
         """The pid of a new worker that is confined, our child.  Raises OSError where none can be had."""
@@ -71,15 +74,19 @@ class Rungs:
         if NATIVE in self._refused:
             tried.append(self._refused[NATIVE])
         elif (pid := self._native(middle, tried)) is not None:
+            self._had.add(NATIVE)
             return pid
         if birth.policy.layer:
             raise OSError(f"no layer can be laid over the workspace: {tried[-1].why}")
         if BUBBLEWRAP in self._refused:
             tried.append(self._refused[BUBBLEWRAP])
         elif (pid := self._bubblewrap(wrapped, tried)) is not None:
+            self._had.add(BUBBLEWRAP)
             return pid
         if birth.policy.needs_mounts:
             raise OSError(f"no copy can be shown in the workspace's place: {tried[-1].why}")
+        if self._had:
+            raise OSError("; ".join(f"{probe.name}: {probe.why}" for probe in tried))
         if LANDLOCK in self._refused:
             tried.append(self._refused[LANDLOCK])
         try:
@@ -95,9 +102,15 @@ class Rungs:
         first: BirthError | None = None
         if PROCESSES not in self._refused:
             try:
-                return self._between(middle, True, (*tried, _works(NATIVE)))
+                pid = self._between(middle, True, (*tried, _works(NATIVE)))
             except BirthError as error:
                 first = error
+            else:
+                self._had.add(PROCESSES)
+                return pid
+        if first is not None and PROCESSES in self._had:
+            self._note(NATIVE, first, tried)
+            return None
         why = self._refused.get(PROCESSES) or Probe(PROCESSES, False, str(first))
         try:
             pid = self._between(middle, False, (*tried, _works(NATIVE), why))
@@ -129,7 +142,7 @@ class Rungs:
     def _note(self, name: str, error: BirthError, tried: list[Probe]) -> None:
         probe = Probe(name, False, str(error), _remedy(str(error)))
         tried.append(probe)
-        if error.lasting:
+        if error.lasting and not self._had:
             self._refused[name] = probe
 
     def _between(self, middle: Child, own_processes: bool, probes: tuple[Probe, ...]) -> int:

@@ -156,7 +156,10 @@ def _notes(policy: SandboxPolicy, rung: Rung, abi: int, filtered: bool) -> list[
         if policy.network is not Network.ON and filtered:
             found.append("commands get no sockets at all, so that servers on localhost don't work either")
     if abi < 1:
-        found.append("there is no Landlock here: commands can signal those of other calls")
+        found.append(
+            "there is no Landlock here: commands can signal those of other calls and read their memory, and "
+            "debuggers don't work"
+        )
     found += [lacks for since, where, lacks in _GAINED if 1 <= abi < since and where is rung]
     if not filtered:
         found.append(f"system calls are not filtered on this processor ({os.uname().machine})")
@@ -185,5 +188,7 @@ _WITHOUT_NAMESPACES_NOTES = (
     "other processes and their command lines can be seen, and on which processors yours run can be changed",
     "files in /dev/shm are shared with other programs",
     "hidden files inside the workspace can be read by commands",
-    "changes to protected files inside the workspace are undone after a command, not prevented",
+    "changes to protected files inside the workspace are undone after a command, not prevented; what is "
+    "committed stays",
+    "commands can write to your terminals by their names below /dev/pts",
 )

@@ -213,9 +213,26 @@ def _around(path: str, made: dict[str, Step]) -> Step | None:
 def _pins(policy: SandboxPolicy, look: Callable[[str], Found | None], made: dict[str, Step]) -> list[Step]:
     """What stays as it is, within what may be written."""
     # Of a copy nothing is pinned: bwrap would bind what the machine has there, and let it be written.
-    pins: dict[str, Step] = {path: Pin(path, True) for path in policy.pinned if not policy.copied}
+    pins = {path: Pin(path, True) for path in policy.pinned if not policy.copied}
     pins |= {path: Pin(path, False) for path in policy.protected}
-    return [pin for path, pin in pins.items() if look(path) and _written(path, made)]
+    stay = [pin for path, pin in pins.items() if look(path) and _written(path, made)]
+    taken = {pin.target for pin in stay}
+    kept = [path for path in (*pins, *policy.hidden) if look(path)]
+    ways = dict.fromkeys(way for path in kept for way in _way_to(path, made))
+    return [*(Pin(way, True) for way in ways if way not in taken), *stay]
+
+
+def _way_to(path: str, made: dict[str, Step]) -> list[str]:
+    """The directories that lead to a closed place from where all may be written.  Could one of them be moved,
+    the place would be open to the next worker, under another name."""
+    match _around(path, made):
+        case Bind(source=source, target=top, writable=True) if source == top:
+            pass
+        case Overlay(target=top):
+            pass
+        case _:
+            return []
+    return [way for parent in PurePosixPath(path).parents if below(way := str(parent), top) and way != top]
 
 
 def _written(path: str, made: dict[str, Step]) -> bool:

@@ -122,7 +122,7 @@ def serve(
 def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoReturn:
     channel.send(Hello(VERSION_MIN, VERSION_MAX))
     match channel.receive(HANDSHAKE_SECONDS):
-        case Welcome(policy=policy, limits=limits, cwd=cwd):
+        case Welcome(policy=policy, limits=limits):
             pass
         case Nope(why=why):
             raise FrameError(f"the supervisor refuses: {why}")
@@ -136,8 +136,7 @@ def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoRetu
     door = way_out.listen() if way_out.has_own(ready.rung, policy.network) else None
     if door is not None:
         policy = replace(policy, environment=way_out.proxied(policy.environment))
-    begun = Path(cwd) if cwd and os.path.isdir(cwd) else Path(policy.workspace)  # noqa: PTH112 - may be long
-    desk = Desk(policy, limits, begun, ready.refuse_commands, confined.enter, ready.rung)
+    desk = Desk(policy, limits, Path(policy.workspace), ready.refuse_commands, confined.enter, ready.rung)
     desk.keeper = Keeper(policy, ready.rung)
     calls = Calls(channel, desk, run)
     desk.tell_job_ended = calls.job_ended
