@@ -85,16 +85,16 @@ def block(question: Question, terminal: Terminal, width: int, waiting: int = 0) 
     else:
         lines += rows
     if question.cwd:
-        lines += _text(f"in {visible(question.cwd)}", width)
-    lines += _text(f"why: {visible(question.reason)}", width)
+        lines += flowed(f"in {visible(question.cwd)}", width)
+    lines += flowed(f"why: {visible(question.reason)}", width)
     for one in question.permissions:
-        lines += [terminal.paint(line, Tone.STRONG) for line in _text(f"  {visible(one)}", width)]
-        lines += _text(f"    {_MEANING.get(one.partition(':')[0], '')}", width)
+        lines += [terminal.paint(line, Tone.STRONG) for line in flowed(f"  {visible(one)}", width)]
+        lines += flowed(f"    {_MEANING.get(one.partition(':')[0], '')}", width)
     if question.why:
-        lines += _text("the model says (its claim):", width)
+        lines += flowed("the model says (its claim):", width)
         lines += barred(question.why, width)
     for note in question.notes:
-        lines += [terminal.paint(line, Tone.WARNING) for line in _text(f"! {visible(note)}", width)]
+        lines += [terminal.paint(line, Tone.WARNING) for line in flowed(f"! {visible(note)}", width)]
     return lines
 
 
@@ -103,7 +103,7 @@ def is_folded(question: Question, width: int) -> bool:
     return len(barred(question.subject, width)) > FOLDED_ROWS
 
 
-def _text(line: str, width: int) -> list[str]:
+def flowed(line: str, width: int) -> list[str]:
     """Words of ours, indented, broken between words where that can be."""
     indent = "  " + " " * (len(line) - len(line.lstrip()))
     room = max(LEAST, width - len(indent) - 1)
