@@ -1,6 +1,6 @@
 """Work that the supervisor gives to a worker for itself: what a dry run needs before and after its command.
 
-The model is never offered a chore, and a call of the model's that names one is refused.  All of them work in
+The model is never offered a chore, and can't call one: no tool has a colon in its name.  All of them work in
 the directory that is the worker's `tmp`: that of one dry run.
 """
 

@@ -147,12 +147,12 @@ class Gate:
         try:
             number, answer = await self._questions.ask(question, lambda: None)
         except BaseException:
-            self._decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
+            self.decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
             raise
         scope = Scope.ONCE if answer.scope is not None else None
         said = f": {answer.words}" if answer.words else ""
         words = answer.words if scope else f"not run: the user discarded what it did in a dry run{said}"
-        self._decisions.take(replace(case, question=number), Decision(Decider.USER, scope, words))
+        self.decisions.take(replace(case, question=number), Decision(Decider.USER, scope, words))
         return Answer(scope, answer.words)
 
     def _refused(self, case: Case, by: Decider, words: str) -> Refuse:

@@ -125,6 +125,7 @@ class DryRuns:
         shown = found.display
         effects = Effects(shown.summary, tuple(shown.preview.splitlines()), shown.diff)
         answer = await self._gate.accept(trial.call, effects)
+        trial.asked = answer is not None
         if answer is None:
             trial.close(
                 "nobody can be asked in this run, so this was discarded and the workspace is as it was; if "
@@ -182,6 +183,7 @@ class _Trial:
         self.call = call
         self.command: ToolFinished | None = None
         self.found: ToolFinished | None = None
+        self.asked = False
         self.notes: list[str] = []
         self.applied = ""
         self._end = "it was interrupted, so its effects were discarded and the workspace is as it was"
@@ -217,7 +219,8 @@ class _Trial:
             display=replace(
                 shown,
                 summary=f"dry run: {shown.summary}{counts}; {self._brief}",
-                diff=self.found.display.diff if self.found is not None else "",
+                # Who was asked has seen it.
+                diff=self.found.display.diff if self.found is not None and not self.asked else "",
             ),
             paths=self.found.paths if self.applied and self.found is not None else (),
         )

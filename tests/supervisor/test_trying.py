@@ -144,7 +144,7 @@ async def test_the_user_sees_and_the_model_reads_what_changed(tmp_path: Path, vi
     assert effects.counts in told.text
     assert effects.diff in told.text
     assert told.display.summary.endswith(f"; {effects.counts}; applied")
-    assert (told.display.diff, stage.applied) == (effects.diff, f"applied: {effects.counts}")
+    assert (told.display.diff, stage.applied) == ("", f"applied: {effects.counts}")
 
 
 @each_view
@@ -240,6 +240,7 @@ async def test_where_nobody_can_be_asked_it_is_discarded(tmp_path: Path, view: s
         assert tree(stage.workspace) == before
     assert "nobody can be asked in this run" in told.text
     assert "run the command without dry_run" in told.text
+    assert "-three" in told.display.diff
 
 
 @each_view
