@@ -27,6 +27,7 @@ from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
 from supervisor.permits.opening import Permits
+from supervisor.permits.wording import unmet
 from supervisor.policy.default import default_policy
 from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
@@ -95,7 +96,12 @@ async def _opened(
         )
         permits = Permits(settings, base, environ, tell)
         opening = open_pool(
-            permits.policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+            permits.policy,
+            for_this_machine(settings.limits),
+            store.outputs.open,
+            listener,
+            environ=environ,
+            unmet=partial(unmet, require=settings.sandbox.require),
         )
         async with opening as pool:
             gate = await permits.gate(pool, asker, store.transcript.permission)

@@ -1,5 +1,7 @@
 """The worker of one call: it is born for it and ends with it, and so does all that the call started."""
 
+from collections.abc import Callable
+
 import trio
 
 from protocol.wire import JobEnded, Ready
@@ -9,10 +11,20 @@ from supervisor.pool.worker import Running, Worker, refused
 from supervisor.pool.zygote import Zygote
 
 
-class OneShot:
-    """The worker of one call, as whoever waits for it sees it."""
+def enough(ready: Ready) -> str:
+    """Whatever is enforced will do."""
+    return ""
 
-    def __init__(self) -> None:
+
+class OneShot:
+    """The worker of one call, as whoever waits for it sees it.
+
+    `unmet`: why a worker that enforces so little gets no call, or nothing.  That the main one has more is no
+    promise: what it needs of the machine may be used up.
+    """
+
+    def __init__(self, unmet: Callable[[Ready], str] = enough) -> None:
+        self._unmet = unmet
         self.worker: Worker | None = None
         self.has_call = False
         self.settled = trio.Event()
@@ -26,7 +38,10 @@ class OneShot:
             self.settled.set()
 
     def begun(self, worker: Worker, ready: Ready) -> None:
-        self.worker = worker
+        if why := self._unmet(ready):
+            self._why = why
+        else:
+            self.worker = worker
         self.settled.set()
 
     def over(self, worker: Worker) -> None:

@@ -20,7 +20,7 @@ from supervisor import machine
 from supervisor.pool.channel import ChannelClosedError
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.life import Life
-from supervisor.pool.one_shot import OneShot
+from supervisor.pool.one_shot import OneShot, enough
 from supervisor.pool.worker import OpenOutput, Running, Worker, not_run, refused
 from supervisor.pool.zygote import Launch, Zygote
 
@@ -40,12 +40,14 @@ def open_pool(
     *,
     environ: Mapping[str, str] | None = None,
     launch: Launch | None = None,
+    unmet: Callable[[Ready], str] = enough,
 ) -> "PoolOpening":
     """`async with open_pool(...) as pool`, on the main thread; at the end of the block nothing of it runs.
 
     `open_output(call_id)` gives a new file in the output directory: (name, descriptor), the descriptor is
     closed by the pool; OSError or StopError where there is none.  `tell` and `open_output` must not block.
-    `environ`: where PATH for starting workers is taken from; nothing else of it reaches them.
+    `environ`: where PATH for starting workers is taken from; nothing else of it reaches them.  `unmet` says
+    why a worker that enforces so little gets no call, or nothing.
     """
     pool = Pool(
         policy,
@@ -54,6 +56,7 @@ def open_pool(
         tell,
         environ=environ or {},
         launch=launch or Launch.told_by(environ or {}),
+        unmet=unmet,
     )
     return PoolOpening(pool)
 
@@ -70,6 +73,7 @@ class Pool:
         *,
         environ: Mapping[str, str],
         launch: Launch,
+        unmet: Callable[[Ready], str],
     ) -> None:
         self._marker = machine.marker()
         self._policy = policy
@@ -81,6 +85,7 @@ class Pool:
         self._tell = tell
         self._environ = environ
         self._launch = launch
+        self._unmet = unmet
         self._below: tuple[Zygote, trio.Nursery] | None = None
         """The zygote that workers can be had from, and where their lives are played."""
         self._life: Life | None = None
@@ -177,7 +182,7 @@ class Pool:
             running.finish(refused(running.call, self._refusal))
             return
         zygote, lives = self._below
-        one = OneShot()
+        one = OneShot(self._unmet)
         life = Life(policy, self._limits, self._open_output, one)
         lives.start_soon(one.play, life, zygote)
         try:
@@ -199,8 +204,9 @@ class Pool:
         while True:
             await self._settle()
             worker = self._worker
-            if worker is None:
-                running.finish(refused(call, self._refusal))
+            why = self._unmet(self._ready) if self._ready else self._refusal
+            if worker is None or why:
+                running.finish(refused(call, why))
                 return None
             try:
                 worker.start(running, self.cwd)
