@@ -82,6 +82,23 @@ class Decisions:
         self._quiet: set[str] = set()
         self._approved: set[str] = set()
 
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What the user lets through in this session."""
+        return tuple(sorted(self._approved))
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Which rules ask no more in this session."""
+        return tuple(sorted(self._quiet))
+
+    def forget(self) -> tuple[str, ...]:
+        """Ask about all of them again; what they were."""
+        forgotten = (*self.rules, *self.commands)
+        self._quiet.clear()
+        self._approved.clear()
+        return forgotten
+
     def forget_refusals(self) -> None:
         self._refused.clear()
 

@@ -13,7 +13,8 @@ from protocol.conversation import ToolCall
 from protocol.policy import SandboxPolicy
 from protocol.wire import JobEnded, Status, ToolFinished
 from supervisor.pool.events import WorkerDied, WorkerReady
-from supervisor.pool.workers import Pool, PoolOpening, open_pool
+from supervisor.pool.opening import PoolOpening, open_pool
+from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, family, processes, some
 
