@@ -7,7 +7,6 @@ own, which ends with it.  Where commands start is the pool's: it goes from worke
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 import trio
 from msgspec.structs import replace
@@ -32,34 +31,8 @@ _CANCEL_SECONDS = 2.0
 """Beyond the grace that a command gets: what a worker may take to say how a cancelled call ended."""
 
 
-def open_pool(
-    policy: SandboxPolicy,
-    limits: Limits,
-    open_output: OpenOutput,
-    tell: Callable[[PoolEvent], None],
-    *,
-    environ: Mapping[str, str] | None = None,
-    launch: Launch | None = None,
-) -> "PoolOpening":
-    """`async with open_pool(...) as pool`, on the main thread; at the end of the block nothing of it runs.
-
-    `open_output(call_id)` gives a new file in the output directory: (name, descriptor), the descriptor is
-    closed by the pool; OSError or StopError where there is none.  `tell` and `open_output` must not block.
-    `environ`: where PATH for starting workers is taken from; nothing else of it reaches them.
-    """
-    pool = Pool(
-        policy,
-        limits,
-        open_output,
-        tell,
-        environ=environ or {},
-        launch=launch or Launch.told_by(environ or {}),
-    )
-    return PoolOpening(pool)
-
-
 class Pool:
-    """`keep` runs as a task for the pool's whole life."""
+    """`keep` runs as a task for the pool's whole life.  The arguments are those of `open_pool`."""
 
     def __init__(
         self,
@@ -70,6 +43,7 @@ class Pool:
         *,
         environ: Mapping[str, str],
         launch: Launch,
+        unmet: Callable[[Ready], str],
     ) -> None:
         self._marker = machine.marker()
         self._policy = policy
@@ -81,6 +55,7 @@ class Pool:
         self._tell = tell
         self._environ = environ
         self._launch = launch
+        self._unmet = unmet
         self._below: tuple[Zygote, trio.Nursery] | None = None
         """The zygote that workers can be had from, and where their lives are played."""
         self._life: Life | None = None
@@ -193,7 +168,7 @@ class Pool:
         if self._below is None or self._worker is None:
             running.finish(refused(running.call, self._refusal))
             return
-        one = OneShot(policy)
+        one = OneShot(policy, self._unmet)
         async with lone(one, Life(policy, self._limits, self._open_output, one), *self._below):
             try:
                 if one.hand_over(running, place_in(policy, self._policy.workspace, self.cwd)):
@@ -211,7 +186,7 @@ class Pool:
         await self._settle()
         if self._below is None or self._worker is None:
             return False
-        one = OneShot(policy)
+        one = OneShot(policy, self._unmet)
         async with lone(one, Life(policy, self._limits, self._open_output, one), *self._below):
             return one.worker is not None
 
@@ -221,8 +196,9 @@ class Pool:
         while True:
             await self._settle()
             worker = self._worker
-            if worker is None:
-                running.finish(refused(call, self._refusal))
+            why = self._unmet(self._ready) if self._ready else self._refusal
+            if worker is None or why:
+                running.finish(refused(call, why))
                 return None
             try:
                 worker.start(running, self.cwd)
@@ -324,24 +300,3 @@ class Pool:
         """Until there is a worker, or a reason why there is none."""
         while self._worker is None and not self._refusal:
             await self._settled.wait()
-
-
-class PoolOpening:
-    """What `open_pool` returns.  A class, since a generator would wrap the block's exceptions in a group."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._nursery = trio.open_nursery()
-
-    async def __aenter__(self) -> Pool:
-        machine.adopt_orphans()
-        nursery = await self._nursery.__aenter__()
-        self._cancel = nursery.cancel_scope.cancel
-        nursery.start_soon(self._pool.keep)
-        return self._pool
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._cancel()
-        await self._nursery.__aexit__(None, None, None)
