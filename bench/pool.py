@@ -21,8 +21,8 @@ from protocol.conversation import ToolCall
 from protocol.policy import Limits, Mode, SandboxPolicy
 from supervisor import machine
 from supervisor.policy.default import default_policy
+from supervisor.pool.opening import open_pool
 from supervisor.pool.worker import Worker
-from supervisor.pool.workers import open_pool
 from supervisor.pool.zygote import Launch, Zygote
 
 REPEATS = 3
