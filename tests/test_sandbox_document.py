@@ -21,6 +21,7 @@ from supervisor.permits.rules import Where, judge
 from supervisor.places import project_of
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.thread import ServerThread
+from supervisor.screen.slash import COMMANDS
 from supervisor.settings import Flags, load
 from tests.documents import blocks, command_lines, options_of, path_with_agent
 from tests.product import ROOT, SECONDS, Product
@@ -113,6 +114,10 @@ def test_every_mode_rung_network_setting_and_permission_is_named() -> None:
     words = [row[0].strip("`") for row in rows(section("Permissions"))]
     assert [str(permission.parse(word.replace("HOST:PORT", "a.example:443"))) for word in words]
     assert {word.partition(":")[0] for word in words} == {kind.value for kind in permission.Kind}
+
+
+def test_the_commands_of_the_prompt_are_there() -> None:
+    assert [name for name in re.findall(r"`/(\w+)[ `]", TEXT) if name not in COMMANDS] == []
 
 
 def test_the_table_of_limits_has_their_keys_and_defaults() -> None:
