@@ -31,7 +31,11 @@ _Yes = Annotated[bool, Meta(description="true or false")]
 _Bytes = Annotated[int, Meta(ge=1, le=1 << 50, description='bytes as a number, or as "512M", "4G"')]
 _Places = Annotated[tuple[str, ...], Meta(description="a list of paths that begin with / or ~/")]
 _Rules = Annotated[
-    tuple[str, ...], Meta(description='a list of "TOOL" or "TOOL PATTERN", as in "run_command git push*"')
+    tuple[str, ...],
+    Meta(
+        max_length=500,
+        description='a list of at most 500 "TOOL" or "TOOL PATTERN", as in "run_command git push*"',
+    ),
 ]
 
 
