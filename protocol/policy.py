@@ -100,6 +100,19 @@ class SandboxPolicy(Struct, frozen=True):
     layer: str = ""
     """An empty private directory: what a command does to the workspace lands there instead.  Empty text:
     the workspace itself is changed."""
+    copied: str = ""
+    """A copy of the workspace that is changed instead.  With namespaces it is shown at the workspace's own
+    place; where there are none, `workspace` is the copy itself."""
+
+    @property
+    def tries(self) -> bool:
+        """Whether commands have a view of the workspace, and leave the workspace itself as it is."""
+        return bool(self.layer or self.copied)
+
+    @property
+    def needs_mounts(self) -> bool:
+        """Whether only mounts keep commands from the workspace itself."""
+        return bool(self.layer) or self.copied not in ("", self.workspace)
 
 
 class Limits(Struct, frozen=True):

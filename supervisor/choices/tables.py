@@ -62,6 +62,10 @@ class SandboxChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The same for names that look like secrets: a key that commands really need stands here on purpose."""
     hide_env_files: _Yes = True
     """Whether `.env` files of the workspace can't be read."""
+    dry_run_bytes: _Bytes = 200 * 1024 * 1024
+    """What a dry run copies at most, where no layer can be laid over the workspace: a second or two."""
+    dry_run_files: Annotated[int, _number(1, 10_000_000, "files and directories")] = 20_000
+    """The same as a number of files and directories."""
 
 
 class LimitsChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,7 +135,9 @@ TABLES: dict[str, type[Struct]] = {"sandbox": SandboxChoices, "limits": LimitsCh
 
 
 WORDS: dict[str, Callable[[str], str | int]] = {
-    **dict.fromkeys(("limits.memory", "limits.file_size", "limits.output", "limits.disk"), size),
+    **dict.fromkeys(
+        ("limits.memory", "limits.file_size", "limits.output", "limits.disk", "sandbox.dry_run_bytes"), size
+    ),
     "sandbox.hosts": host,
     **dict.fromkeys(("sandbox.read", "sandbox.write"), place),
     "sandbox.environment": variable,

@@ -54,7 +54,7 @@ class ProjectGrants:
         return tuple(found)
 
     def add(self, permissions: Collection[Permission], command: str) -> None:
-        """Raises StopError where that can't be kept.  A file that makes no sense is put beside the new one."""
+        """Raises StopError where that can't be kept.  A file without sense is put beside the new one."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._alone():
             self.problem = ""

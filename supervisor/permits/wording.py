@@ -2,12 +2,12 @@
 
 from protocol.conversation import ToolCall
 from protocol.permission import Kind
-from protocol.policy import Rung
+from protocol.policy import Mode, Rung, SandboxPolicy
 from protocol.tools.catalog import Arguments
 from protocol.tools.fetch import Fetch
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Ready
-from supervisor.permits.asking import Question, Scope
+from supervisor.permits.asking import Effects, Question, Scope
 from supervisor.permits.decisions import Case
 from supervisor.permits.judgement import Judgement
 from supervisor.permits.wanted import Wanted
@@ -44,6 +44,35 @@ def _asked_by(judged: Judgement) -> str:
         return f"the rule ask {judged.rule!r} of the settings names it"
     rule = f" (the rule {judged.rule!r})" if judged.rule else ""
     return f"the rules of the settings may forbid it{rule}: {judged.why}"
+
+
+def untriable(arguments: Arguments, policy: SandboxPolicy, ready: Ready) -> str:
+    """Why this can't be a dry run; empty where it can, or isn't meant to be one."""
+    if not isinstance(arguments, RunCommand) or not arguments.dry_run:
+        return ""
+    if arguments.background:
+        return "a dry run ends with its call, so it can't go on in the background"
+    if policy.mode is Mode.READ_ONLY:
+        return "nothing may be written here (read-only), so there is nothing to try; run it without dry_run"
+    if policy.mode is Mode.UNCONFINED or ready.rung is Rung.OFF:
+        return "nothing confines commands here, so a dry run could not be kept from the workspace itself"
+    return ""
+
+
+def effects_question(case: Case, effects: Effects, arguments: Arguments, cwd: str) -> Question:
+    """What became of a dry run: is it to be?"""
+    return Question(
+        call_id=case.call.id,
+        tool=case.call.name,
+        subject=case.subject,
+        reason=f"a dry run is over: {effects.counts}",
+        cwd=cwd,
+        why=arguments.why if isinstance(arguments, RunCommand) else "",
+        notes=effects.lines,
+        yes="apply",
+        no="discard",
+        diff=effects.diff,
+    )
 
 
 def question_about(

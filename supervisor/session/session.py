@@ -210,6 +210,13 @@ class Session:
         self.turns += 1
         return pair
 
+    async def try_command(self, command: str) -> None:
+        """The user's own dry run: its effects are shown, then applied or discarded.  The model learns of it
+        only where something was applied.  Raises StopError."""
+        applied = await self._tools.try_command(command)
+        if applied:
+            self.note(f"the user ran this themselves: {command}; {applied}")
+
     async def compact(self, focus: str = "") -> Compacted:
         """Replace the closed pairs by a summary, which costs a round and no turn.
 

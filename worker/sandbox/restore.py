@@ -32,7 +32,7 @@ class Keeper:
 
     def __init__(self, policy: SandboxPolicy, rung: Rung) -> None:
         self._policy = policy
-        self._idle = policy.mode is not Mode.WORKSPACE_WRITE or bool(policy.layer)
+        self._idle = policy.mode is not Mode.WORKSPACE_WRITE
         self._undoes = rung is not Rung.FULL
         self._git = f"{policy.workspace}/.git"
         self._git_is_kept = self._git in policy.protected or not os.path.lexists(self._git)

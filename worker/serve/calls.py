@@ -15,8 +15,9 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
+from protocol.chores import Work, decode
 from protocol.display import Display
-from protocol.tools.catalog import Arguments, ArgumentsError, decode
+from protocol.tools.catalog import ArgumentsError
 from protocol.wire import (
     Denial,
     Dial,
@@ -37,8 +38,8 @@ from worker.output.clip import cut
 from worker.serve.channel import Channel
 from worker.serve.threads import Threads
 
-Registry = Callable[[Arguments, Call], Outcome]
-"""Runs the tool whose arguments these are."""
+Registry = Callable[[Work, Call], Outcome]
+"""Runs the tool whose arguments these are, or a chore."""
 
 _OUTPUT_SECONDS = 10.0
 """How long a call waits for a file for its whole output."""

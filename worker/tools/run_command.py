@@ -47,6 +47,8 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
             "would end with it. Run it without `background`.",
             Status.REFUSED,
         )
+    if arguments.dry_run and not desk.policy.tries:
+        raise ToolError("not run: there is no view of the workspace for a dry run here", Status.REFUSED)
     script = script_of(arguments.command)
     if desk.keeper is None:
         return _run(script, arguments, call)
