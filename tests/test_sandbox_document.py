@@ -171,6 +171,22 @@ def test_what_is_blocked_is_told_as_printed(product: Product) -> None:
     assert told == result.rstrip("\n")
 
 
+def test_a_dry_run_at_the_prompt_is_applied_by_a_key(product: Product) -> None:
+    (block,) = blocks(section("Dry runs"), "text")
+    file = product.workspace / "keep.txt"
+    file.write_text("hello\n")
+    # No turn is played, so no model is asked.
+    done = product.run(
+        "--base-url", "http://127.0.0.1:9/v1", given=f"{block}discard\n{block}apply\n".encode()
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("+ HELLO") == 2
+    assert ("; discarded" in done.stdout, "; applied" in done.stdout) == (True, True)
+    assert file.read_text() == "HELLO\n"
+    said = section("Dry runs")
+    assert f"{SandboxChoices().dry_run_bytes >> 20} MiB and {SandboxChoices().dry_run_files:,} files" in said
+
+
 @pytest.fixture
 def product(tmp_path: Path) -> Product:
     return Product(tmp_path)
