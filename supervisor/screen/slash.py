@@ -10,7 +10,7 @@ COMMANDS = {
     "help": "what can be typed here",
     "context": "what the next request holds, in tokens",
     "compact": "[focus]  replace the conversation so far by a summary",
-    "sandbox": "[MODE | revoke WORD]  what confines commands; change it, take a grant back",
+    "sandbox": "[MODE | revoke WORD]  what confines commands, and how to change it",
     "trust": "what this project's settings would widen, and whether you trust them",
     "new": "leave this conversation and begin a new one",
     "exit": "leave (also Ctrl-D)",
