@@ -38,6 +38,7 @@ from supervisor.session.calls import SessionTools
 from supervisor.session.rounds import Rounds
 from supervisor.session.session import Session
 from supervisor.session.summariser import Summariser
+from supervisor.session.trying import DryRuns
 from supervisor.settings import Settings
 from supervisor.store import conversations, listing
 from supervisor.store.conversations import OpenConversation
@@ -120,10 +121,19 @@ async def _opened(
         opening = open_pool(permits.policy, limits, store.outputs.open, listener, environ=environ)
         async with opening as pool:
             gate = await permits.gate(pool, asker, store.transcript.permission)
+            tries = DryRuns(
+                pool,
+                gate,
+                lambda: Scratch(settings.home, store.id),
+                most_bytes=settings.sandbox.dry_run_bytes,
+                most_files=settings.sandbox.dry_run_files,
+                cap=settings.limits.result_cap_bytes,
+            )
+            whole = settings.show_tool_results == "full"
             session = Session(
                 store,
                 rounds,
-                SessionTools(pool, gate, tell, masks, whole=settings.show_tool_results == "full"),
+                SessionTools(pool, gate, tell, masks, whole=whole, tries=tries),
                 Summariser(rounds, lambda system: _request(settings, system, tools=False)),
                 tell,
                 settings.max_turns_per_session,

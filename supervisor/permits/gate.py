@@ -20,12 +20,12 @@ from protocol.tools.fetch import Fetch, needs_of
 from protocol.tools.jobs import Jobs
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Ready
-from supervisor.permits.asking import Answer, Decider, Question, Questions, Scope
+from supervisor.permits.asking import Answer, Decider, Effects, Question, Questions, Scope
 from supervisor.permits.decisions import Case, Decision, Decisions, nobody_words
 from supervisor.permits.grants import Grants
 from supervisor.permits.judgement import Judgement, Verdict
 from supervisor.permits.wanted import Place, Wanted, has, wanted
-from supervisor.permits.wording import question_about, subject_of, unmet
+from supervisor.permits.wording import effects_question, question_about, subject_of, unmet, untriable
 from supervisor.policy.widen import impossible, reaching, widened
 
 
@@ -116,15 +116,17 @@ class Gate:
             return Run()  # the worker says what is wrong with them, and runs nothing
         judged = self._judge(call.name, arguments)
         subject = subject_of(call, arguments)
-        case = Case(call, subject, rule=judged.rule, ran_before=subject in self._ran)
+        case = Case(call, subject, judged=judged, ran_before=subject in self._ran)
         if judged.verdict is Verdict.DENY:
-            words = f"not run: the rule deny {judged.rule!r} of the user's settings forbids it"
+            words = f"not run: the rule deny {judged.rule!r} of the settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))
         ready = await self._workers.ready()
         if self._workers.refusal:
             return Refuse(f"not run: {self._workers.refusal}")
         if words := unmet(ready, self._require):
             return self._refused(case, Decider.PROGRAM, f"not run: {words}")
+        if words := untriable(arguments, self.policy, ready):
+            return Refuse(f"not run: {words}")
         # A page is fetched by the supervisor, which holds to its list on every rung.
         case = replace(case, unlisted=isinstance(arguments, RunCommand) and ready.rung is not Rung.FULL)
         try:
@@ -134,6 +136,24 @@ class Gate:
         if words := self._cannot(needs, arguments):
             return self._refused(replace(case, needs=needs), Decider.PROGRAM, words)
         return await self._permit(replace(case, needs=needs), arguments, judged, ready)
+
+    async def accept(self, call: ToolCall, effects: Effects) -> Answer | None:
+        """Whether the user wants what a dry run did; None where nobody can be asked.  Raises StopError."""
+        if not self._questions.somebody:
+            return None
+        arguments = decode(call.name, call.arguments)
+        case = Case(call, subject_of(call, arguments))
+        question = effects_question(case, effects, arguments, self._workers.cwd)
+        try:
+            number, answer = await self._questions.ask(question, lambda: None)
+        except BaseException:
+            self.decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
+            raise
+        scope = Scope.ONCE if answer.scope is not None else None
+        said = f": {answer.words}" if answer.words else ""
+        words = answer.words if scope else f"not run: the user discarded what it did in a dry run{said}"
+        self.decisions.take(replace(case, question=number), Decision(Decider.USER, scope, words))
+        return Answer(scope, answer.words)
 
     def _refused(self, case: Case, by: Decider, words: str) -> Refuse:
         self.decisions.take(case, Decision(by, words=words))
@@ -156,6 +176,8 @@ class Gate:
         unconfined = any(one.permission.kind is Kind.UNCONFINED for one in needs)
         if unconfined and self._require is not Rung.OFF:
             return f"not run: unconfined can't be had: sandbox.require is {self._require.value!r}"
+        if unconfined and isinstance(arguments, RunCommand) and arguments.dry_run:
+            return "not run: an unconfined command can't be kept from the workspace, so it has no dry run"
         if unconfined and isinstance(arguments, RunCommand) and arguments.background:
             return (
                 "not run: an unconfined command has a worker of its own, which ends with the call, so it "
@@ -201,7 +223,7 @@ class Gate:
         """What follows from earlier decisions; None where the user has to be asked."""
         if refused := self.decisions.refused(case):
             return self.decisions.take(case, refused)
-        asks = case.asks and not self.decisions.quiet(judged.rule)
+        asks = case.asks and not self.decisions.quiet(case)
         bare = case.bare and judged.verdict is not Verdict.ALLOW and not self.decisions.approved(case)
         free = self.grants.covering(Permission(Kind.UNCONFINED))
         if self._open(case) or asks or (bare and free is None):

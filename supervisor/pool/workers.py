@@ -20,7 +20,7 @@ from supervisor import machine
 from supervisor.pool.channel import ChannelClosedError
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.life import Life
-from supervisor.pool.one_shot import OneShot
+from supervisor.pool.one_shot import OneShot, lone, place_in
 from supervisor.pool.worker import OpenOutput, Running, Worker, not_run, refused
 from supervisor.pool.zygote import Launch, Zygote
 
@@ -153,7 +153,8 @@ class Pool:
                 await self._alone(running, self._marked(policy))
         finally:
             finished = running.finished or not_run(call)
-            self.cwd = finished.cwd or self.cwd
+            if policy is None or not policy.tries:  # a view is gone with its call
+                self.cwd = finished.cwd or self.cwd
             deliver(finished)
 
     async def _in_main(self, running: Running) -> None:
@@ -176,22 +177,24 @@ class Pool:
         if self._below is None or self._worker is None:
             running.finish(refused(running.call, self._refusal))
             return
-        zygote, lives = self._below
-        one = OneShot()
-        life = Life(policy, self._limits, self._open_output, one)
-        lives.start_soon(one.play, life, zygote)
-        try:
-            await one.settled.wait()
-            if one.hand_over(running, self.cwd):
-                await running.done.wait()
-        except trio.Cancelled:
-            if one.has_call and one.worker is not None:
-                await self._stop(one.worker, running)
-            raise
-        finally:
-            life.let_go()
-            with trio.CancelScope(shield=True):  # bounded, as its burial is
-                await life.done.wait()
+        one = OneShot(policy)
+        async with lone(one, Life(policy, self._limits, self._open_output, one), *self._below):
+            try:
+                if one.hand_over(running, place_in(policy, self._policy.workspace, self.cwd)):
+                    await running.done.wait()
+            except trio.Cancelled:
+                if one.has_call and one.worker is not None:
+                    await self._stop(one.worker, running)
+                raise
+
+    async def can_have(self, policy: SandboxPolicy) -> bool:
+        """Whether a worker with this policy can be had: one is born, and let go."""
+        await self._settle()
+        if self._below is None or self._worker is None:
+            return False
+        one = OneShot(policy)
+        async with lone(one, Life(policy, self._limits, self._open_output, one), *self._below):
+            return one.worker is not None
 
     async def _hand_over(self, running: Running) -> Worker | None:
         """The worker that has the call now; None where the call is finished already."""

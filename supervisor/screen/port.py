@@ -46,6 +46,10 @@ class Talk(Protocol):
         """Replace the closed pairs by a summary.  Raises StopError or ModelError; then nothing changed."""
         ...
 
+    async def try_command(self, command: str) -> None:
+        """A dry run of the user's own.  Raises StopError."""
+        ...
+
     def context(self) -> Report:
         """What the next request holds."""
         ...

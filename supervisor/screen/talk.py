@@ -233,10 +233,24 @@ class Repl:
             case "sandbox":
                 if self._sandbox is not None:
                     await self._commands.sandbox(self._sandbox, command.argument)
+            case "try":
+                await self._try(session, command.argument)
             case "trust":
                 await self._with_keys(self._commands.trust)
             case _:
                 await self._compact(session, command.argument)
+
+    async def _try(self, session: Talk, command: str) -> None:
+        if not command:
+            self._view.line("/try needs a command, as in: /try rm -r build", Tone.WARNING)
+            return
+        try:
+            await self._with_keys(lambda: session.try_command(command))
+        except BaseExceptionGroup as group:
+            stop = first_stop(group)
+            if stop is None:
+                raise
+            self._view.line(str(stop), Tone.BAD)
 
     async def _with_keys(self, play: Callable[[], Awaitable[None]]) -> None:
         """A command that asks: keys are read while it runs, and Ctrl-C ends it."""

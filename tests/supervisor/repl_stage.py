@@ -210,6 +210,27 @@ class Scripted:
             self._tell(TextDelta(text=text))
         self._tell(ReplyFinished(kind="answer", text=text, round=2))
 
+    async def try_command(self, command: str) -> None:
+        """As if it had been run."""
+        if command == "forever":
+            await trio.sleep_forever()
+        if command == "full":
+            raise StopError("the disk is full; nothing was written")
+        lines = tuple(f"created: file {number}, 3 bytes" for number in range(2 if command == "make" else 60))
+        await self._ask_one(
+            Question(
+                call_id="try-1",
+                tool="run_command",
+                subject=command,
+                reason="a dry run is over: 2 created",
+                notes=(*lines, "changed: ev\x1b[2Kil, 1 bytes"),
+                yes="apply",
+                no="discard",
+                diff="= src/a.py  changed +1 -1\n@@ -1,2 +1,2 @@\n one\n-two\n+TWO\x1b[2K\n"
+                "= b  created +1 -0\n@@ -0,0 +1 @@\n+= no heading",
+            )
+        )
+
     async def compact(self, focus: str = "") -> Compacted:
         if focus == "forever":
             await trio.sleep_forever()

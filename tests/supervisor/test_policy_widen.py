@@ -92,6 +92,8 @@ def test_what_does_not_exist_or_leads_elsewhere_is_not_given(site: Site) -> None
     for word, words in (
         (f"write:{site.root}/missing", "does not exist"),
         (f"read:{site.root}/link/.ssh", "leads to"),
+        ("write:/", "switches of the machine"),
+        ("write:/proc/sys/kernel", "switches of the machine"),
     ):
         assert wider(site.policy, word) == site.policy
         assert words in impossible(site.policy, parse(word))

@@ -76,11 +76,15 @@ class Rungs:
         elif (pid := self._native(middle, tried)) is not None:
             self._had.add(NATIVE)
             return pid
+        if birth.policy.layer:
+            raise OSError(f"no layer can be laid over the workspace: {tried[-1].why}")
         if BUBBLEWRAP in self._refused:
             tried.append(self._refused[BUBBLEWRAP])
         elif (pid := self._bubblewrap(wrapped, tried)) is not None:
             self._had.add(BUBBLEWRAP)
             return pid
+        if birth.policy.needs_mounts:
+            raise OSError(f"no copy can be shown in the workspace's place: {tried[-1].why}")
         if self._had:
             raise OSError("; ".join(f"{probe.name}: {probe.why}" for probe in tried))
         if LANDLOCK in self._refused:

@@ -54,6 +54,10 @@ _INTERPROCESS = ("msgget", "semget", "shmget")
 OF_NAMESPACES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """Families that a network namespace keeps to itself.  Not VSOCK: it reaches a virtual machine's host."""
 
+OF_THE_NETWORK = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Without namespaces.  Not UNIX: programs of the machine listen there that run what they are told (a user's
+bus, a container engine), and no rule of Landlock about files keeps anybody from connecting."""
+
 
 class Bits(Struct, frozen=True):
     """True where the argument has one of these bits."""
@@ -93,7 +97,7 @@ class Instruction(Struct, frozen=True):
 
 def rules(rung: Rung, network: Network, landlock: int) -> tuple[Rule, ...]:
     """What a worker and its commands are refused.  `landlock`: the version that is in force, 0 for none."""
-    families = OF_NAMESPACES if rung is Rung.FULL or network is Network.ON else ()
+    families = OF_NAMESPACES if rung is Rung.FULL else OF_THE_NETWORK if network is Network.ON else ()
     found = [
         *(Rule(name) for name in REFUSED),
         Rule("clone", (Bits(0, _NEW_NAMESPACES),)),

@@ -45,7 +45,8 @@ from worker.serve.channel import Channel, PeerGoneError
 _END_SECONDS = 2.0
 """How long a worker that ends tries to end its commands; what is left then is for the zygote."""
 _OOM_SCORE = 500
-"""Workers and commands are given up before the user's other programs."""
+"""Workers and commands are given up before the user's other programs; of them the kernel takes whoever has
+most.  A command can't be placed before its worker: when it starts, nothing below /proc can be written."""
 _LOWEST_FREE = 3
 """Descriptors 0 to 2 are the standard streams; a stray print into one must never reach the wire."""
 
