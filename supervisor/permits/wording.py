@@ -31,7 +31,8 @@ def unmet(ready: Ready, require: Rung) -> str:
     """Why nothing may run: less is enforced than is required.  Empty where enough is."""
     if _RUNGS.index(ready.rung) >= _RUNGS.index(require):
         return ""
-    reason = "; ".join((*ready.notes, ready.refuse_commands)) or "the kernel allows no more"
+    reasons = dict.fromkeys(one for one in (*ready.notes, ready.refuse_commands) if one)
+    reason = "; ".join(reasons) or "the kernel allows no more"
     return (
         f"sandbox.require is {require.value!r}, but here the sandbox is {ready.rung.value!r} ({reason}); "
         "`agent doctor` says what would help"
