@@ -94,11 +94,19 @@ class Pool:
         life, worker = self._life, self._worker
         if life is None or life.policy == self._marked(self._policy):
             return True
-        if worker is not None and not worker.idle:
-            return False
         if worker is not None:
-            self._no_longer(worker)
+            return self._let_go(worker)
         life.let_go()
+        return True
+
+    def _let_go(self, worker: Worker) -> bool:
+        """Have another one in its place, if nothing is lost by that."""
+        if worker is not self._worker or self._life is None:
+            return True
+        if not worker.idle:
+            return False
+        self._no_longer(worker)
+        self._life.let_go()
         return True
 
     def _marked(self, policy: SandboxPolicy) -> SandboxPolicy:
@@ -135,8 +143,16 @@ class Pool:
     async def _in_main(self, running: Running) -> None:
         worker: Worker | None = None
         try:
-            worker = await self._hand_over(running)
-            await running.done.wait()
+            while running.finished is None:
+                worker = await self._hand_over(running)
+                await running.done.wait()
+                if running.finished is None and worker is not None:
+                    worker.forget(running)
+                    busy = not self._let_go(worker)
+                    running.again(alone=busy)
+                    worker = None
+                    if busy:
+                        await self._alone(running, self._marked(self._policy))
         except trio.Cancelled:
             if worker is not None:
                 await self._stop(worker, running)
@@ -157,6 +173,9 @@ class Pool:
             try:
                 if one.hand_over(running, place_in(policy, self._policy.workspace, self.cwd)):
                     await running.done.wait()
+                    if running.finished is None:
+                        why = "a file that the sandbox closes was being replaced; try it again"
+                        running.finish(refused(running.call, why))
             except trio.Cancelled:
                 if one.has_call and one.worker is not None:
                     await self._stop(one.worker, running)
