@@ -99,7 +99,7 @@ def question_about(
     if case.asks or case.bare:
         scopes = [scope for scope in scopes if scope is not Scope.PROJECT]
     if case.bare:
-        notes.append("this session: this very command is not asked about again")
+        notes.append("this session: this very command, in this directory, is not asked about again")
     if Kind.UNCONFINED in kinds:
         scopes = [Scope.ONCE]
         notes.append("unconfined: it may do all that you may, to your files and over the network")
