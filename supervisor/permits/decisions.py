@@ -32,6 +32,8 @@ class Case(Struct, frozen=True):
     unlisted: bool = False
     """A host would mean the whole network, since no list of hosts can be held to."""
     ran_before: bool = False
+    cwd: str = ""
+    """Where a command would start."""
     question: int | None = None
 
     @property
@@ -56,10 +58,16 @@ class Case(Struct, frozen=True):
         return f"{self.call.name} {self.subject}"
 
     @property
+    def command(self) -> str:
+        """The same words mean another thing in another directory."""
+        return f"{self.subject} (in {self.cwd})"
+
+    @property
     def quieted(self) -> str:
         """What the user is not asked about again after a yes for the session: a rule that names the call,
         or else just this call.  A yes to one call that can't be judged is none to the next one."""
-        return self.itself if self.judged.doubt else self.judged.rule
+        # No rule begins like this, so that no call can be worded as one.
+        return f"just this: {self.itself}" if self.judged.doubt else self.judged.rule
 
 
 class Decision(Struct, frozen=True):
@@ -111,8 +119,8 @@ class Decisions:
         return case.quieted in self._quiet
 
     def approved(self, case: Case) -> bool:
-        """Whether the user lets this very command through in this session."""
-        return case.subject in self._approved
+        """Whether the user lets this very command through in this session, where it is."""
+        return case.command in self._approved
 
     def take(self, case: Case, decision: Decision) -> Decision:
         """Write it down, tell it, remember it.  Raises StopError; then it counts for nothing."""
@@ -124,7 +132,7 @@ class Decisions:
             if case.asks:
                 self._quiet.add(case.quieted)
             if case.bare:
-                self._approved.add(case.subject)
+                self._approved.add(case.command)
         return decision
 
     def tell(self, case: Case, decision: Decision) -> None:

@@ -116,7 +116,7 @@ class Gate:
             return Run()  # the worker says what is wrong with them, and runs nothing
         judged = self._judge(call.name, arguments)
         subject = subject_of(call, arguments)
-        case = Case(call, subject, judged=judged, ran_before=subject in self._ran)
+        case = Case(call, subject, judged=judged, ran_before=subject in self._ran, cwd=self._workers.cwd)
         if judged.verdict is Verdict.DENY:
             words = f"not run: the rule deny {judged.rule!r} of the settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))

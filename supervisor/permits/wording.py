@@ -31,7 +31,8 @@ def unmet(ready: Ready, require: Rung) -> str:
     """Why nothing may run: less is enforced than is required.  Empty where enough is."""
     if _RUNGS.index(ready.rung) >= _RUNGS.index(require):
         return ""
-    reason = "; ".join((*ready.notes, ready.refuse_commands)) or "the kernel allows no more"
+    reasons = dict.fromkeys(one for one in (*ready.notes, ready.refuse_commands) if one)
+    reason = "; ".join(reasons) or "the kernel allows no more"
     return (
         f"sandbox.require is {require.value!r}, but here the sandbox is {ready.rung.value!r} ({reason}); "
         "`agent doctor` says what would help"
@@ -98,7 +99,7 @@ def question_about(
     if case.asks or case.bare:
         scopes = [scope for scope in scopes if scope is not Scope.PROJECT]
     if case.bare:
-        notes.append("this session: this very command is not asked about again")
+        notes.append("this session: this very command, in this directory, is not asked about again")
     if Kind.UNCONFINED in kinds:
         scopes = [Scope.ONCE]
         notes.append("unconfined: it may do all that you may, to your files and over the network")

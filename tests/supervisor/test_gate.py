@@ -148,6 +148,26 @@ async def test_a_yes_to_a_command_in_doubt_is_none_to_the_next_one(tmp_path: Pat
     assert first.notes == ("this session: this very call is not asked about again",)
 
 
+async def test_no_command_can_be_worded_as_the_rule_that_it_quiets(tmp_path: Path) -> None:
+    doubtful = Judgement(Verdict.ASK, "run_command git push*", "it may be met by git push…", doubt=True)
+    sure = Judgement(Verdict.ASK, "run_command git push*", "git push -f")
+    answers = Answer(Scope.SESSION), Answer(None)
+    yard = Yard(tmp_path, *answers, judged={"git push*": doubtful, "git push -f": sure})
+    assert await yard.admit("git push*") == Run()
+    assert isinstance(await yard.admit("git push -f"), Refuse)
+
+
+async def test_without_anything_that_confines_a_command_is_another_one_in_another_directory(
+    tmp_path: Path,
+) -> None:
+    yard = Yard(tmp_path, Answer(Scope.SESSION), Answer(None), rung=Rung.OFF)
+    for _ in range(2):
+        assert await yard.admit("rm -r build") == Run(approved=True)
+    yard.workers.cwd = str(tmp_path / "home")
+    assert isinstance(await yard.admit("rm -r build"), Refuse)
+    assert len(yard.asker.asked) == 2
+
+
 async def test_nobody_to_ask_about_a_command_in_doubt_hears_what_can_t_be_judged(tmp_path: Path) -> None:
     doubtful = Judgement(Verdict.ASK, "", "it can't be judged: it is too deep", doubt=True)
     refused = await Yard(tmp_path, judged={"x": doubtful}, somebody=False).admit("x")
