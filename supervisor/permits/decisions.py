@@ -12,6 +12,7 @@ from msgspec import Struct
 from protocol.conversation import ToolCall
 from protocol.events import AnyEvent, PermissionAnswered
 from supervisor.permits.asking import Decider, Scope
+from supervisor.permits.judgement import Judgement
 from supervisor.permits.wanted import Wanted
 
 
@@ -21,10 +22,11 @@ class Case(Struct, frozen=True):
     call: ToolCall
     subject: str
     """The command; of another tool, its arguments."""
-    rule: str = ""
+    judged: Judgement = Judgement()
+    """What the user's rules say of it."""
     needs: tuple[Wanted, ...] = ()
     asks: bool = False
-    """A rule of the user's wants a question."""
+    """The rules want a question."""
     bare: bool = False
     """Nothing would confine it."""
     unlisted: bool = False
@@ -46,7 +48,18 @@ class Case(Struct, frozen=True):
     @property
     def keys(self) -> tuple[str, ...]:
         """What a no is about: each permission, or else this very call."""
-        return self.permissions or (f"{self.call.name} {self.subject}",)
+        return self.permissions or (self.itself,)
+
+    @property
+    def itself(self) -> str:
+        """This very call."""
+        return f"{self.call.name} {self.subject}"
+
+    @property
+    def quieted(self) -> str:
+        """What the user is not asked about again after a yes for the session: a rule that names the call,
+        or else just this call.  A yes to one call that can't be judged is none to the next one."""
+        return self.itself if self.judged.doubt else self.judged.rule
 
 
 class Decision(Struct, frozen=True):
@@ -93,9 +106,9 @@ class Decisions:
         """The no that this turn has had already."""
         return next((self._refused[key] for key in case.keys if key in self._refused), None)
 
-    def quiet(self, rule: str) -> bool:
-        """Whether the user has had enough of this rule's questions."""
-        return rule in self._quiet
+    def quiet(self, case: Case) -> bool:
+        """Whether the user has had enough of this question."""
+        return case.quieted in self._quiet
 
     def approved(self, case: Case) -> bool:
         """Whether the user lets this very command through in this session."""
@@ -109,7 +122,7 @@ class Decisions:
             self._refused.update(dict.fromkeys(case.keys, decision))
         if decision.scope is Scope.SESSION and decision.by is Decider.USER:
             if case.asks:
-                self._quiet.add(case.rule)
+                self._quiet.add(case.quieted)
             if case.bare:
                 self._approved.add(case.subject)
         return decision
@@ -138,7 +151,11 @@ def nobody_words(case: Case) -> str:
     if case.needs:
         ways.append(" ".join(f"--allow {shlex.quote(word)}" for word in case.permissions))
     if case.asks:
-        ways.append(f"taking the rule ask {case.rule!r} out of the settings")
+        ways.append(
+            f"a command that the rules can judge ({case.judged.why})"
+            if case.judged.doubt
+            else f"taking the rule ask {case.judged.rule!r} out of the settings"
+        )
     if case.bare:
         ways.append("--sandbox unconfined")
     return (

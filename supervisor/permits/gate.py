@@ -116,9 +116,9 @@ class Gate:
             return Run()  # the worker says what is wrong with them, and runs nothing
         judged = self._judge(call.name, arguments)
         subject = subject_of(call, arguments)
-        case = Case(call, subject, rule=judged.rule, ran_before=subject in self._ran)
+        case = Case(call, subject, judged=judged, ran_before=subject in self._ran)
         if judged.verdict is Verdict.DENY:
-            words = f"not run: the rule deny {judged.rule!r} of the user's settings forbids it"
+            words = f"not run: the rule deny {judged.rule!r} of the settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))
         ready = await self._workers.ready()
         if self._workers.refusal:
@@ -223,7 +223,7 @@ class Gate:
         """What follows from earlier decisions; None where the user has to be asked."""
         if refused := self.decisions.refused(case):
             return self.decisions.take(case, refused)
-        asks = case.asks and not self.decisions.quiet(judged.rule)
+        asks = case.asks and not self.decisions.quiet(case)
         bare = case.bare and judged.verdict is not Verdict.ALLOW and not self.decisions.approved(case)
         free = self.grants.covering(Permission(Kind.UNCONFINED))
         if self._open(case) or asks or (bare and free is None):

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +42,7 @@ class ProjectGrants:
             return msgspec.json.decode(self._path.read_bytes(), type=tuple[Granted, ...])
         except FileNotFoundError:
             return ()
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             self.problem = f"{self._path}: can't be read, so nothing that it grants is in force ({error})"
             return ()
 
@@ -53,10 +54,13 @@ class ProjectGrants:
         return tuple(found)
 
     def add(self, permissions: Collection[Permission], command: str) -> None:
-        """Raises StopError where that can't be kept."""
+        """Raises StopError where that can't be kept.  A file without sense is put beside the new one."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._alone():
+            self.problem = ""
             kept = self.all()
+            if self.problem and self._path.read_bytes():
+                self._path.rename(self._path.with_name(f"grants-unreadable-{time.time_ns()}.json"))
             known = {one.permission for one in kept}
             new = [str(one) for one in permissions if str(one) not in known]
             self._write((*kept, *(Granted(one, now, command) for one in new)))

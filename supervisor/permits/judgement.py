@@ -19,3 +19,5 @@ class Judgement(Struct, frozen=True):
     verdict: Verdict = Verdict.NONE
     rule: str = ""
     why: str = ""
+    doubt: bool = False
+    """It asks since nobody can tell whether a rule names the call: a yes is for this very call."""

@@ -9,6 +9,7 @@ from protocol.tools.run_command import RunCommand
 from protocol.wire import Ready
 from supervisor.permits.asking import Effects, Question, Scope
 from supervisor.permits.decisions import Case
+from supervisor.permits.judgement import Judgement
 from supervisor.permits.wanted import Wanted
 
 _RUNGS = (Rung.OFF, Rung.LANDLOCK, Rung.FULL)
@@ -35,6 +36,14 @@ def unmet(ready: Ready, require: Rung) -> str:
         f"sandbox.require is {require.value!r}, but here the sandbox is {ready.rung.value!r} ({reason}); "
         "`agent doctor` says what would help"
     )
+
+
+def _asked_by(judged: Judgement) -> str:
+    """Which rule wants the question, or why the rules can't tell."""
+    if not judged.doubt:
+        return f"the rule ask {judged.rule!r} of the settings names it"
+    rule = f" (the rule {judged.rule!r})" if judged.rule else ""
+    return f"the rules of the settings may forbid it{rule}: {judged.why}"
 
 
 def untriable(arguments: Arguments, policy: SandboxPolicy, ready: Ready) -> str:
@@ -81,7 +90,9 @@ def question_about(
             scopes.remove(Scope.ONCE)
             notes.append("it is to go on in the background, so all commands of the session get this")
     if case.asks:
-        reasons.append(f"the rule ask {case.rule!r} of your settings names it")
+        reasons.append(_asked_by(case.judged))
+        if case.judged.doubt:
+            notes.append("this session: this very call is not asked about again")
     if case.bare:
         reasons.append(f"{_ONE_BY_ONE} ({ready.refuse_commands or '; '.join(ready.notes)})")
     if case.asks or case.bare:

@@ -46,8 +46,9 @@ def drawn(found: InForce, terminal: Terminal, width: int) -> list[str]:
         return [terminal.paint(row, tone) for row in flowed(visible(line), width)]
 
     bare = bool(alarm(found.mode, found.ready.rung))
-    head = f"sandbox: {found.ready.rung.value} · mode {found.mode.value} · {_by(found.ready, found.mode)}"
-    lines = [terminal.paint(visible(head), Tone.BAD if bare else Tone.STRONG)]
+    head = f"sandbox: {found.ready.rung.value} · mode {found.mode.value}"
+    lines = [terminal.paint(head, Tone.BAD if bare else Tone.STRONG)]
+    lines += told(_by(found.ready, found.mode))
     if found.behind:
         words = (
             "background jobs still run with what was before; until they end, calls get workers of their own"

@@ -29,6 +29,9 @@ LEAST = 20
 
 _UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs", "Cs", "Co", "Cn")
 """Categories of characters that can't be seen, or look like a blank."""
+_BLANK = frozenset(map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164,
+                             *range(0xFE00, 0xFE10), 0xFFA0, *range(0xE0100, 0xE01F0))))  # fmt: skip
+"""The same in other categories: fillers, and marks that choose how another character looks."""
 
 _MEANING = {
     Kind.READ.value: "may read it, and what is below it",
@@ -49,7 +52,7 @@ def visible(text: str) -> str:
 
 
 def _seen(character: str) -> str:
-    if character != " " and unicodedata.category(character) in _UNSEEN:
+    if character != " " and (unicodedata.category(character) in _UNSEEN or character in _BLANK):
         code = ord(character)
         return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
     return character

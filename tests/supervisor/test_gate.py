@@ -72,7 +72,7 @@ class Yard:
             policy,
             policy,
             self.workers,
-            Place(root / "workspace", root / "home", root / "state"),
+            Place(root / "workspace", root / "home", root / "state", root / "home/.config/polier"),
             Grants(given, ProjectGrants(root / "state", "key")),
             Questions(self.asker if somebody else None, self.told.append),
             self.judge,
@@ -131,6 +131,28 @@ async def test_a_rule_that_asks_is_answered_for_once_or_quiet_for_the_session(tm
     assert [question.scopes for question in yard.asker.asked] == [(Scope.ONCE, Scope.SESSION)] * 2
     assert "'run_command git push'" in yard.asker.asked[0].reason
     assert yard.by == [(True, "user", "once"), (True, "user", "session")]
+
+
+async def test_a_yes_to_a_command_in_doubt_is_none_to_the_next_one(tmp_path: Path) -> None:
+    """Else one yes would let everything past the rules that is written so that they can't judge it."""
+    doubtful = Judgement(Verdict.ASK, "", "the name of a command in it is not plain", doubt=True)
+    perhaps = Judgement(Verdict.ASK, "run_command rm", "it may be met by r…", doubt=True)
+    judged = {"$a": doubtful, "$b": doubtful, "r$c": perhaps, "r$d": perhaps}
+    yard = Yard(tmp_path, *[Answer(Scope.SESSION)] * 4, judged=judged)
+    for command in [*judged, *judged]:
+        assert await yard.admit(command) == Run()
+    assert [question.subject for question in yard.asker.asked] == [*judged]
+    first, *_, last = yard.asker.asked
+    assert "may forbid it: the name of a command in it is not plain" in first.reason
+    assert "may forbid it (the rule 'run_command rm'): it may be met by r…" in last.reason
+    assert first.notes == ("this session: this very call is not asked about again",)
+
+
+async def test_nobody_to_ask_about_a_command_in_doubt_hears_what_can_t_be_judged(tmp_path: Path) -> None:
+    doubtful = Judgement(Verdict.ASK, "", "it can't be judged: it is too deep", doubt=True)
+    refused = await Yard(tmp_path, judged={"x": doubtful}, somebody=False).admit("x")
+    assert isinstance(refused, Refuse)
+    assert "a command that the rules can judge (it can't be judged: it is too deep)" in refused.words
 
 
 async def test_a_rule_may_ask_about_any_tool(tmp_path: Path) -> None:

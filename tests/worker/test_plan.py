@@ -144,3 +144,7 @@ def test_the_directories_that_lead_to_a_closed_place_can_t_be_moved() -> None:
         Pin("/w/a/b", True),
         Pin("/w/a/b/.git", False),
     ]
+
+
+def test_the_machine_s_own_proc_and_devices_are_shown_by_no_policy() -> None:
+    assert made(with_(writable=("/", "/proc", "/dev", "/sys/kernel"))) == made(POLICY)

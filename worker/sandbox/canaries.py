@@ -73,7 +73,9 @@ def _canaries(walls: Walls) -> Iterator[tuple[str, Callable[[], bool]]]:
             if not _below(place, _writable(policy, walls.rung)):
                 yield f"a file could be made in {place}", partial(_made, place)
         readable = () if walls.rung is Rung.FULL else (*policy.readable, policy.workspace)
-        hidden = [path for path in policy.hidden if walls.rung is Rung.FULL or not _below(path, granted)]
+        # Landlock alone gives the workspace as a whole.
+        whole = (policy.workspace, policy.tmp, policy.output)
+        hidden = [path for path in policy.hidden if walls.rung is Rung.FULL or not _below(path, whole)]
         hidden += [path for path in _parents(policy)[:1] if not _below(path, readable)]
         for path in hidden[:_LOOKED_AT]:
             # Where somebody has put a link, what was closed is not there any more.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 
-from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy
+from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy, of_the_machine
 
 RUN_BYTES = 16 * 1024**2
 """Of the private /run."""
@@ -122,7 +122,7 @@ def plan(
     for step in (Proc(), Devices(), Tmpfs("/run", RUN_BYTES)):
         made[step.target] = step
     for path in policy.writable:
-        if look(path):
+        if look(path) and not of_the_machine(path):
             made[path] = Bind(path, path, writes)
     made[policy.workspace] = _workspace(policy, writes)
     made |= _private(policy)
