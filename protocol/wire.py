@@ -214,7 +214,16 @@ class ProxyListens(Struct, frozen=True, tag="proxy-listens"):
     the second socket under the name `proxy`."""
 
 
-ToSupervisor = Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded | Dial | ProxyListens
+class Uncovered(Struct, frozen=True, tag="uncovered"):
+    """The call was not begun: somebody outside has replaced a file that is closed in here, and so it is open.
+    Only a new worker can close it."""
+
+    call_id: str
+
+
+ToSupervisor = (
+    Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded | Dial | ProxyListens | Uncovered
+)
 
 
 class FrameError(ValueError):

@@ -30,10 +30,11 @@ from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
 from supervisor.permits.opening import Permits
 from supervisor.permits.standing import Standing
+from supervisor.permits.wording import unmet
 from supervisor.policy.default import default_policy
 from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
-from supervisor.pool.workers import open_pool
+from supervisor.pool.opening import open_pool
 from supervisor.session.calls import SessionTools
 from supervisor.session.rounds import Rounds
 from supervisor.session.session import Session
@@ -118,7 +119,10 @@ async def _opened(
 
         permits = Permits(settings, base_of(settings.sandbox.mode), environ, tell)
         limits = for_this_machine(settings.limits)
-        opening = open_pool(permits.policy, limits, store.outputs.open, listener, environ=environ)
+        enough = partial(unmet, require=settings.sandbox.require)
+        opening = open_pool(
+            permits.policy, limits, store.outputs.open, listener, environ=environ, unmet=enough
+        )
         async with opening as pool:
             gate = await permits.gate(pool, asker, store.transcript.permission)
             tries = DryRuns(

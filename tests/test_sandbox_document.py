@@ -21,6 +21,7 @@ from supervisor.permits.rules import Where, judge
 from supervisor.places import project_of
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.thread import ServerThread
+from supervisor.screen.slash import COMMANDS
 from supervisor.settings import Flags, load
 from tests.documents import blocks, command_lines, options_of, path_with_agent
 from tests.product import ROOT, SECONDS, Product
@@ -115,6 +116,10 @@ def test_every_mode_rung_network_setting_and_permission_is_named() -> None:
     assert {word.partition(":")[0] for word in words} == {kind.value for kind in permission.Kind}
 
 
+def test_the_commands_of_the_prompt_are_there() -> None:
+    assert [name for name in re.findall(r"`/(\w+)[ `]", TEXT) if name not in COMMANDS] == []
+
+
 def test_the_table_of_limits_has_their_keys_and_defaults() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(section("Limits"))}
     assert list(table) == list(fields(LimitsChoices))
@@ -164,6 +169,22 @@ def test_what_is_blocked_is_told_as_printed(product: Product) -> None:
     assert done.returncode == 0, done.stderr
     (told,) = [line["content"] for line in product.messages() if line["role"] == "tool"]
     assert told == result.rstrip("\n")
+
+
+def test_a_dry_run_at_the_prompt_is_applied_by_a_key(product: Product) -> None:
+    (block,) = blocks(section("Dry runs"), "text")
+    file = product.workspace / "keep.txt"
+    file.write_text("hello\n")
+    # No turn is played, so no model is asked.
+    done = product.run(
+        "--base-url", "http://127.0.0.1:9/v1", given=f"{block}discard\n{block}apply\n".encode()
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("+ HELLO") == 2
+    assert ("; discarded" in done.stdout, "; applied" in done.stdout) == (True, True)
+    assert file.read_text() == "HELLO\n"
+    said = section("Dry runs")
+    assert f"{SandboxChoices().dry_run_bytes >> 20} MiB and {SandboxChoices().dry_run_files:,} files" in said
 
 
 @pytest.fixture

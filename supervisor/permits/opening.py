@@ -15,6 +15,7 @@ from supervisor.permits.gate import Gate, Workers
 from supervisor.permits.grants import Grants, ProjectGrants
 from supervisor.permits.judgement import Judgement
 from supervisor.permits.wanted import Place, wanted
+from supervisor.places import user_file
 from supervisor.policy.widen import impossible, widened
 from supervisor.settings import Settings
 
@@ -34,7 +35,8 @@ class Permits:
         self._base = base
         self._tell = tell
         home = Path(environ.get("HOME") or "~").expanduser().resolve()
-        self._place = Place(settings.workspace.resolve(), home, settings.home.resolve())
+        own = user_file(environ).parent.resolve()
+        self._place = Place(settings.workspace.resolve(), home, settings.home.resolve(), own)
         kept = ProjectGrants(settings.home, settings.project)
         self.grants = Grants(self._given(), kept)
         if kept.problem:

@@ -107,7 +107,7 @@ def _url(arguments: Fetch) -> Url | None:
 
 def _names_url(pattern: str, url: Url) -> bool:
     if "://" in pattern:
-        return url_matches(pattern, str(url))
+        return url_matches(pattern, re.sub(r"(?<!:)//+", "/", str(url)))
     host = pattern.lower()
     return text_matches(host, url.permission.target) or text_matches(host, url.host)
 

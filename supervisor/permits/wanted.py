@@ -26,6 +26,8 @@ class Place(Struct, frozen=True):
     """The user's own."""
     state: Path
     """Our own state directory: no permission opens it."""
+    settings: Path
+    """The directory of the user's settings: no permission lets anybody write it."""
 
 
 class Wanted(Struct, frozen=True):
@@ -66,7 +68,8 @@ def _at_place(permission: Permission, word: str, place: Place) -> Wanted:
             f"{word!r}: {real} does not exist; ask for the directory in which it is to be made, "
             f"as in {kind}:{above}"
         )
-    if real.is_relative_to(place.state):
+    own = (place.state, place.settings) if permission.kind is Kind.WRITE else (place.state,)
+    if any(real.is_relative_to(one) for one in own):
         raise PermissionWordError(f"{word!r}: no command gets at this program's own files")
     try:
         str(real).encode()

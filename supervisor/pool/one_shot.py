@@ -1,6 +1,6 @@
 """The worker of one call: it is born for it and ends with it, and so does all that the call started."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -13,11 +13,21 @@ from supervisor.pool.worker import Running, Worker, refused
 from supervisor.pool.zygote import Zygote
 
 
-class OneShot:
-    """The worker of one call, as whoever waits for it sees it."""
+def enough(ready: Ready) -> str:
+    """Whatever is enforced will do."""
+    return ""
 
-    def __init__(self, policy: SandboxPolicy) -> None:
+
+class OneShot:
+    """The worker of one call, as whoever waits for it sees it.
+
+    `unmet`: why a worker that enforces so little gets no call, or nothing.  That the main one has more is no
+    promise: what it needs of the machine may be used up.
+    """
+
+    def __init__(self, policy: SandboxPolicy, unmet: Callable[[Ready], str] = enough) -> None:
         self._policy = policy
+        self._unmet = unmet
         self.worker: Worker | None = None
         self.has_call = False
         self.settled = trio.Event()
@@ -35,6 +45,8 @@ class OneShot:
             self._policy.layer and ready.means is not Means.NATIVE
         ):
             self._why = "its worker would have changed the workspace itself"
+        elif why := self._unmet(ready):
+            self._why = why
         else:
             self.worker = worker
         self.settled.set()

@@ -46,7 +46,8 @@ EFFECT_UNKNOWN = "The effect of this call is unknown: check before you repeat it
 
 
 class Running:
-    """A call that a worker has.  `done` is set once `finished` is there."""
+    """A call that a worker has.  `done` is set once `finished` is there, or the worker has given it back: it
+    was not begun."""
 
     def __init__(
         self,
@@ -82,6 +83,11 @@ class Running:
         """The proxy refused this while the call ran.  Other tools than a command have no proxy."""
         if self.call.name == "run_command" and len(self._denials) < _DENIALS:
             self._denials[denial] = None
+
+    def again(self, *, alone: bool) -> None:
+        """Another worker is to have it."""
+        self.done = trio.Event()
+        self.alone = alone
 
     def finish(self, finished: ToolFinished) -> None:
         if self.finished is None:
@@ -199,6 +205,9 @@ class Worker:
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
             case wire.Dial(call_id=call_id):
                 self._out().dial(message, known=call_id in self._running)
+            case wire.Uncovered(call_id=call_id):
+                if running := self._running.get(call_id):
+                    running.done.set()
             case wire.ProxyListens():
                 self._out().listens()
             case _:

@@ -257,14 +257,12 @@ class Repl:
         async with trio.open_nursery() as nursery:
             self._interrupt = nursery.cancel_scope.cancel
             nursery.start_soon(self._watching.watch, self._asker)
-            done = False
             try:
                 await play()
-                done = True
             finally:
                 self._interrupt = None
-                if not done:
-                    self._view.line("[interrupted; nothing was changed]")
+                if nursery.cancel_scope.cancel_called:
+                    self._view.line("[interrupted]")
             nursery.cancel_scope.cancel()
 
     async def _compact(self, session: Talk, focus: str) -> None:

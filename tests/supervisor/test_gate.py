@@ -72,7 +72,7 @@ class Yard:
             policy,
             policy,
             self.workers,
-            Place(root / "workspace", root / "home", root / "state"),
+            Place(root / "workspace", root / "home", root / "state", root / "home/.config/polier"),
             Grants(given, ProjectGrants(root / "state", "key")),
             Questions(self.asker if somebody else None, self.told.append),
             self.judge,

@@ -23,9 +23,10 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    for name in ("workspace/src", "home/cache", "state/sessions"):
+    for name in ("workspace/src", "home/cache", "home/.config/polier", "state/sessions"):
         (tmp_path / name).mkdir(parents=True)
-    return Place(tmp_path / "workspace", tmp_path / "home", tmp_path / "state")
+    home = tmp_path / "home"
+    return Place(tmp_path / "workspace", home, tmp_path / "state", home / ".config/polier")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,7 @@ def test_a_link_is_shown_with_where_it_leads(place: Place) -> None:
         ("write:new/deep", "as in write:{}/workspace"),
         ("read:~root", "only ~ and ~/PATH"),
         ("write:../state/sessions", "this program's own files"),
+        ("write:~/.config/polier", "this program's own files"),
         (f"read:/{'a' * 5000}/b", "longer than any path"),
         (f"read:/{'a' * 300}/b", "as in read:/"),
         ("read:/etc/passwd/x", "as in read:/etc/passwd"),

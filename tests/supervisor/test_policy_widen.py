@@ -14,7 +14,7 @@ from supervisor.choices.tables import SandboxChoices
 from supervisor.policy.default import default_policy
 from supervisor.policy.planted import plant, uproot
 from supervisor.policy.widen import impossible, widened
-from supervisor.pool.workers import open_pool
+from supervisor.pool.opening import open_pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import CHECKOUT, LIMITS, Site
 

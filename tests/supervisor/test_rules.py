@@ -6,6 +6,7 @@ import time
 import pytest
 
 from protocol.tools.catalog import decode
+from protocol.tools.fetch import Fetch
 from protocol.tools.read_file import ReadFile
 from protocol.tools.run_command import RunCommand
 from supervisor.choices.tables import RulesChoices
@@ -383,3 +384,21 @@ def test_jobs_are_judged_by_their_action_and_id() -> None:
 def test_a_page_is_judged_by_its_host_or_its_address(pattern: str, url: str, wanted: Verdict) -> None:
     rules = RulesChoices(deny=(f"fetch {pattern}".rstrip(),))
     assert judge(rules, "fetch", decode("fetch", f'{{"url": "{url}"}}'), WHERE).verdict is wanted
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "private/x",
+        "%70rivate/x",
+        "%50%52x/../private",
+        "./private",
+        "a/%2e%2E/private",
+        "//private?q",
+        "x/..//private",
+    ],
+)
+def test_no_spelling_of_an_address_gets_around_a_rule(path: str) -> None:
+    rules = RulesChoices(deny=("fetch https://site.example/private",))
+    arguments = Fetch(url=f"https://site.example/{path}")
+    assert judge(rules, "fetch", arguments, WHERE).verdict is DENY

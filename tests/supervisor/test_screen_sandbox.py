@@ -1,11 +1,13 @@
 """/sandbox, /trust and the alarm in the prompt, through a real terminal.  What confines is a stage's."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from protocol.policy import Mode, Rung
+from supervisor.exits import TERMINATED
 from supervisor.screen.confined import alarm, in_short
 from tests.supervisor.terminal import Terminal
 
@@ -88,12 +90,21 @@ def test_trust_shows_the_content_and_keeps_a_yes(stage: Stage, tmp_path: Path) -
     repl.send("/trust\r")
     repl.wait_for_last_line("[t]rust")
     repl.send("\x03")
-    repl.wait_for("[interrupted; nothing was changed]")
+    repl.wait_for("[interrupted]")
     repl.send("/trust\r")
     repl.wait_for_last_line("[t]rust")
     repl.send("t")
     repl.wait_for("Trusted, until the file changes")
     assert list(tmp_path.iterdir()) != []
+
+
+def test_a_signal_while_a_command_asks_ends_the_program(stage: Stage) -> None:
+    repl = stage()
+    repl.send("/trust\r")
+    repl.wait_for("[t]rust  [n]o")
+    repl.signal(signal.SIGTERM)
+    assert repl.wait_for_exit() == TERMINATED
+    assert repl.restored()
 
 
 def test_an_alarm_is_sounded_where_nothing_confines_commands() -> None:

@@ -155,6 +155,16 @@ def test_a_switch_of_the_machine_can_t_be_written_whatever_the_policy_says(site:
 
 
 @needs_landlock
+def test_no_program_elsewhere_is_given_its_owner_s_rights(site: Site) -> None:
+    set_bit = f"cd {site.elsewhere} && chmod u+s secret"
+    assert subprocess.run(["/bin/bash", "-c", set_bit], check=True).returncode == 0
+    (site.elsewhere / "secret").chmod(0o755)
+    assert site.run(site.policy(), set_bit) != 0
+    assert site.run(site.policy(), "cd $WS && chmod +x kept && chmod 2755 kept && chmod 644 kept") == 0
+    assert (site.elsewhere / "secret").stat().st_mode & 0o7777 == 0o755
+
+
+@needs_landlock
 def test_with_a_network_no_program_of_the_machine_can_be_told_what_to_do(site: Site) -> None:
     connect = (
         f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"../elsewhere/bus\")'"

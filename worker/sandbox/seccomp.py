@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import socket
+import stat
 import struct
 from collections.abc import Iterator
 
@@ -50,6 +51,8 @@ refuse (io_uring), or reach keys that belong to the user's login."""
 
 _TRACING = ("process_vm_readv", "process_vm_writev", "ptrace")
 _INTERPROCESS = ("msgget", "semget", "shmget")
+_MODES = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
+"""What changes a file's mode, and the number of the argument that holds it."""
 
 OF_NAMESPACES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """Families that a network namespace keeps to itself.  Not VSOCK: it reaches a virtual machine's host."""
@@ -110,6 +113,8 @@ def rules(rung: Rung, network: Network, landlock: int) -> tuple[Rule, ...]:
     if rung is not Rung.FULL:
         # The machine's, as there is no namespace for them.
         found += [Rule(name) for name in _INTERPROCESS]
+        # Landlock lets modes of files elsewhere be changed: root's shell could be made everybody's.
+        found += [Rule(name, (Bits(at, stat.S_ISUID),)) for name, at in _MODES]
         if landlock < 3:
             found.append(Rule("truncate"))
     if landlock < 1:

@@ -32,6 +32,7 @@ from protocol.wire import (
     Status,
     ToolFinished,
     ToolOutput,
+    Uncovered,
 )
 from worker.call import Call, Desk, Outcome, ToolError
 from worker.output.clip import cut
@@ -95,7 +96,11 @@ class _Wanted:
 class Calls:
     """`desk` is shared by all calls; `run` is the registry."""
 
-    def __init__(self, channel: Channel, desk: Desk, run: Registry) -> None:
+    def __init__(
+        self, channel: Channel, desk: Desk, run: Registry, fallen: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`fallen`: whether what should be closed is open by now, so that no call may begin."""
+        self._fallen = fallen
         self._channel = channel
         self._desk = desk
         self._run = run
@@ -107,6 +112,10 @@ class Calls:
         self._dialling: dict[str, _Wanted] = {}
 
     def start(self, asked: RunTool) -> None:
+        # What is said of jobs was decided when they began, and only this worker knows them.
+        if asked.name != "jobs" and self._fallen():
+            self._channel.send(Uncovered(asked.call_id))
+            return
         if asked.cwd:
             with self._desk.lock:
                 self._desk.cwd = Path(asked.cwd)

@@ -38,6 +38,7 @@ from protocol.wire import (
 from worker.call import Desk
 from worker.sandbox import prctl, tree, way_out
 from worker.sandbox.confine import Confined, confine
+from worker.sandbox.covers import Covers
 from worker.sandbox.restore import Keeper
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
@@ -139,7 +140,7 @@ def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoRetu
         policy = replace(policy, environment=way_out.proxied(policy.environment))
     desk = Desk(policy, limits, Path(policy.workspace), ready.refuse_commands, confined.enter, ready.rung)
     desk.keeper = Keeper(policy, ready.rung)
-    calls = Calls(channel, desk, run)
+    calls = Calls(channel, desk, run, Covers(policy).fallen)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)
     if door is not None:
