@@ -38,6 +38,8 @@ START_SECONDS = 10.0
 """Until a zygote has imported everything; about 0.1 s are needed."""
 _FORK_SECONDS = 15.0
 """Some ten milliseconds are needed; each step of a birth has a bound of its own."""
+_PLACE_SECONDS = 0.05
+"""More of it for each place that is closed; bwrap takes ever longer for the next one."""
 _END_SECONDS = 3.0
 """How long a zygote may take to end everything below it and itself."""
 _REPORT_BYTES = 4096
@@ -179,7 +181,9 @@ class Zygote:
             with their_wire, their_descriptors, _content(birth) as content:
                 fds = (their_wire.fileno(), their_descriptors.fileno(), content.fileno())
                 socket.send_fds(self._control, [encode_control(Fork(number))], fds)
-            await self._until(lambda: number in self._answers, _FORK_SECONDS, "it did not answer")
+            places = len(birth.policy.hidden) + len(birth.policy.protected)
+            seconds = _FORK_SECONDS + _PLACE_SECONDS * places
+            await self._until(lambda: number in self._answers, seconds, "it did not answer")
             answer, received = self._answers.pop(number)
             if isinstance(answer, NotForked):
                 raise NoWorkerError(f"no worker process could be forked: {answer.why}")

@@ -39,7 +39,7 @@ def project(workspace: Path) -> None:
     (workspace / "link").symlink_to("src/a.py")
     (workspace / ".env").write_text("SECRET=1\n")
     (workspace / "empty").mkdir()
-    for words in (["init", "-q"], ["add", "src"], ["commit", "-q", "-m", "first"]):
+    for words in (["init", "-q", "--template="], ["add", "src"], ["commit", "-q", "-m", "first"]):
         subprocess.run(
             ["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=workspace, check=True
         )
@@ -60,13 +60,14 @@ COMMANDS = {
     "odd names": (
         "touch -- $'a\\nb' '-rf' ' blank ' $'\\xff\\xfe' \"it's\" 'é'; mkdir $'d\\n'; echo x > $'d\\n/f'"
     ),
-    "closed files and directories": (
-        "echo x > closed; chmod 0 closed; mkdir shut dark; echo y > shut/in; chmod 0500 shut; chmod 0 dark"
-    ),
     "a pipe": "mkfifo pipe",
     "a new repository": "git init -q sub; echo x > sub/file",
     "a sparse file": "truncate -s 5M sparse; chmod 600 sparse",
     "a command that fails": "echo half > half; exit 3",
+    # The last one: what is closed to its owner can't be copied.
+    "closed files and directories": (
+        "echo x > closed; chmod 0 closed; mkdir shut dark; echo y > shut/in; chmod 0500 shut; chmod 0 dark"
+    ),
 }
 
 
@@ -147,7 +148,7 @@ async def test_the_user_sees_and_the_model_reads_what_changed(tmp_path: Path, vi
     assert (told.display.diff, stage.applied) == ("", f"applied: {effects.counts}")
 
 
-@each_view
+@pytest.mark.parametrize("view", VIEWS[:1])
 async def test_ten_thousand_files_are_applied_and_the_result_stays_short(tmp_path: Path, view: str) -> None:
     async with trying(tmp_path, view) as stage:
         told = await stage.play(
@@ -384,10 +385,10 @@ def test_an_ordinary_user_has_the_same(tmp_path: Path, view: str) -> None:
 
     async def play() -> str:
         async with trying(root / "own", view, prepare=fill) as stage:
+            again = await stage.play("rm -rf e; echo y > y; mkdir shut; chmod 0 shut", DISCARD)
             told = await stage.play(
                 "id -u; rm -rf d; echo x > e/x; chmod 0 f; mkdir dark; chmod 0 dark; ln -s / all"
             )
-            again = await stage.play("rm -rf e; echo y > y", DISCARD)
             found = sorted(str(path.relative_to(stage.workspace)) for path in stage.workspace.rglob("*"))
             return f"{told.text}\n{again.text}\n{found}\n{left(stage.site)}"
 

@@ -73,6 +73,42 @@ def test_ordinary_errors_are_nobody_s_doing(policy: SandboxPolicy, output: str) 
     assert words(policy, output) == []
 
 
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        ("../beside", "read:$AROUND/beside"),
+        ("../gone/kept", "read:$AROUND/gone/kept"),
+        ("/home/ada/notes", "read:/home/ada/notes"),
+        ("none", ""),
+    ],
+)
+def test_a_link_that_leads_out_is_told_with_where_it_leads(
+    policy: SandboxPolicy, target: str, wanted: str
+) -> None:
+    workspace = Path(policy.workspace)
+    (workspace / "link").symlink_to(target)
+    found = words(policy, "cat: link: No such file or directory")
+    assert found == [wanted.replace("$AROUND", str(workspace.parent))][: bool(wanted)]
+
+
+def test_what_a_link_that_leads_out_was_to_write_is_told(policy: SandboxPolicy) -> None:
+    (Path(policy.workspace) / "link").symlink_to("/home/ada/notes")
+    said = "bash: line 1: link: No such file or directory"
+    assert words(policy, said, "echo x > link") == ["write:/home/ada"]
+
+
+def test_of_a_private_tmp_what_the_machine_has_there_is_told(policy: SandboxPolicy) -> None:
+    assert words(policy, "cat: /tmp/of-others/x: No such file or directory") == ["read:/tmp/of-others/x"]
+    lent = replace(policy, opened=("/tmp/lent",), readable=("/tmp/lent",))
+    assert words(lent, "cat: /tmp/lent/none: No such file or directory") == []
+
+
+def test_what_may_only_be_read_stays_so_below_a_private_place(policy: SandboxPolicy) -> None:
+    lent = Path(policy.workspace).parent / "else"
+    said = f"bash: line 1: {lent}/x: Read-only file system"
+    assert words(replace(policy, readable=(str(lent),)), said, f"echo > {lent}/x") == [f"write:{lent}"]
+
+
 def test_a_process_of_another_call_is_for_the_jobs_tool(policy: SandboxPolicy) -> None:
     (found,) = words(policy, "bash: line 1: kill: (123) - Operation not permitted")
     assert "`jobs`" in found

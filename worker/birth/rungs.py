@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NoReturn
 
 from protocol.control import Birth
-from protocol.policy import Means, Mode
+from protocol.policy import Means, Mode, SandboxPolicy
 from protocol.wire import Probe
 from worker.birth.line import Confined, EndedError, Forked, Go, Line, Refused, UsersMapped, WantsUsers
 from worker.birth.wrapped import complaint
@@ -25,6 +25,8 @@ _STEP_SECONDS = 3.0
 """A step needs milliseconds; a disk that doesn't answer must not stop the births of others for long."""
 _EXEC_SECONDS = 8.0
 """Of the step in which bwrap starts an interpreter."""
+_PLACE_SECONDS = 0.05
+"""More of it for each place that is closed: bwrap reads the list of all mounts again for each one."""
 
 Child = Callable[[Line, bool], NoReturn]
 """What a process does once it is forked: with its line to the zygote, with a PID namespace or without."""
@@ -80,7 +82,7 @@ class Rungs:
             raise OSError(f"no layer can be laid over the workspace: {tried[-1].why}")
         if BUBBLEWRAP in self._refused:
             tried.append(self._refused[BUBBLEWRAP])
-        elif (pid := self._bubblewrap(wrapped, tried)) is not None:
+        elif (pid := self._bubblewrap(wrapped, tried, birth.policy)) is not None:
             self._had.add(BUBBLEWRAP)
             return pid
         if birth.policy.needs_mounts:
@@ -121,17 +123,18 @@ class Rungs:
             self._refused[PROCESSES] = why
         return pid
 
-    def _bubblewrap(self, wrapped: Wrapped, tried: list[Probe]) -> int | None:
+    def _bubblewrap(self, wrapped: Wrapped, tried: list[Probe], policy: SandboxPolicy) -> int | None:
         """A worker below bwrap, which is its pid for us; None where that can't be had."""
         bwrap = bubblewrap.find()
         if bwrap is None:
             self._note(BUBBLEWRAP, BirthError(_NO_BWRAP, lasting=True), tried)
             return None
+        seconds = _EXEC_SECONDS + _PLACE_SECONDS * (len(policy.hidden) + len(policy.protected))
         complaints = os.memfd_create("bwrap", os.MFD_CLOEXEC)
         try:
             with self._forked(lambda line, _: wrapped(line, bwrap, complaints), True) as (line, pid):
                 go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, True)
-                return self._let_go(line, pid, go, _EXEC_SECONDS)
+                return self._let_go(line, pid, go, seconds)
         except BirthError as error:
             said = complaint(complaints)
             self._note(BUBBLEWRAP, BirthError(said, lasting=True) if said else error, tried)

@@ -32,7 +32,8 @@ SHOWN = 3
 _TAIL_CHARACTERS = 16 * 1024
 """Of the output, that is looked at: what failed is told at the end."""
 
-_PRIVATE = ("/tmp", "/var/tmp", "/run", "/dev/shm", "/dev/pts")
+_TMP = ("/tmp", "/var/tmp")
+_PRIVATE = (*_TMP, "/run", "/dev/shm", "/dev/pts")
 """With namespaces a worker's own."""
 _DEVICES = (
     "/dev/null",
@@ -107,7 +108,7 @@ class _Judge:
         tops = (policy.workspace, policy.tmp, *policy.writable)
         self._written = tops if policy.mode is Mode.WORKSPACE_WRITE else (policy.tmp,)
         self._private = _PRIVATE if rung is Rung.FULL else ("/dev/pts", "/dev/shm")
-        self._read = (*tops, policy.output, *policy.readable, *policy.opened, *self._private, *_DEVICES)
+        self._places = (*tops, policy.output, *policy.readable, *policy.opened)
 
     def denials(self, complaint: Complaint) -> Iterator[Denial]:
         match complaint:
@@ -132,7 +133,9 @@ class _Judge:
             return None
         writes = said.writes or self._redirected(name)
         if said.error == errno.ENOENT:
-            return self._unseen(path, writes) if name.startswith("/") else None
+            target = os.path.realpath(path)
+            # What a relative name misses is the program's own affair, unless a link leads out.
+            return self._unseen(target, writes) if name.startswith("/") or target != path else None
         return self._refused(os.path.realpath(path), said, writes)
 
     def _refused(self, path: str, said: PathComplaint, writes: bool) -> Denial | None:
@@ -157,14 +160,24 @@ class _Judge:
         """Of a path that isn't there: with namespaces it may exist where the worker can't look."""
         top = path.split("/")[1]
         beside = top == self.policy.workspace.split("/")[1]
-        if self.rung is not Rung.FULL or self._may_read(path) or not (top in _ELSEWHERE or beside):
+        if self.rung is not Rung.FULL:
             return None
-        if os.path.lexists(_above(path)) and not beside and top not in ("home", "root"):
-            return None  # what is around it can be seen, so it isn't there
-        writes = writes or self._redirected(path)
+        if not self._of_the_machines_tmp(path):
+            if self._may_read(path) or not (top in _ELSEWHERE or beside):
+                return None
+            if os.path.lexists(_above(path)) and not beside and top not in ("home", "root"):
+                return None  # what is around it can be seen, so it isn't there
         kind, target = (Kind.WRITE, _above(path)) if writes else (Kind.READ, path)
         words = f"{kind.value} {path} (if it exists, it is outside of what commands can see)"
         return Denial(words, Permission(kind, target), sure=False)
+
+    def _of_the_machines_tmp(self, path: str) -> bool:
+        """Whether it is in a directory of the machine's /tmp, of which the private one has at most what leads
+        to the workspace."""
+        above = _above(path)
+        if not any(_within(above, place) and above != place for place in _TMP) or self._given(path):
+            return False
+        return not os.path.lexists(above) or _within(self.policy.workspace, above)
 
     def _host(self, host: str, port: int) -> Iterator[Denial]:
         if self.policy.network is Network.ON:
@@ -237,12 +250,17 @@ class _Judge:
             return "the sandbox is read-only"
         return "outside the workspace"
 
+    def _given(self, path: str) -> bool:
+        """Whether the policy names it or what is around it."""
+        return any(_within(path, place) for place in self._places if place)
+
     def _may_read(self, path: str) -> bool:
-        return any(_within(path, place) for place in self._read if place) and not self._hidden(path)
+        own = any(_within(path, place) for place in (*self._private, *_DEVICES))
+        return (own or self._given(path)) and not self._hidden(path)
 
     def _may_write(self, path: str) -> bool:
-        inside = _within(path, self.policy.workspace)
-        places = self._written if inside else (*self._written, *self._private, *_DEVICES)
+        # What is bound into a private place is not private.
+        places = self._written if self._given(path) else (*self._written, *self._private, *_DEVICES)
         if not any(_within(path, place) for place in places if place) or self._hidden(path):
             return False
         return self.rung is Rung.LANDLOCK or not self._closed_by(self.policy.protected, path)

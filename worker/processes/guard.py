@@ -38,8 +38,8 @@ STOP_SECONDS = 1.0
 namespace, everything in it is killed at once: there nothing is born meanwhile."""
 
 EMPTY_LOOKS = 2
-"""One after the other before nothing is left: the kernel's list of a process's children, while it is read,
-may pass over one because another is reaped."""
+"""One after the other before nothing is left: while the kernel's list of a process's children is read, it may
+pass over one because another is reaped."""
 
 
 class Guard:
