@@ -22,9 +22,10 @@ by call id, and a peer without one sends output as frames.
 """
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from protocol.display import Display
 from protocol.permission import Permission
@@ -45,6 +46,9 @@ PROXY = "proxy"
 
 HEADER = 4
 """Bytes of a frame's length."""
+
+_FEW, _MANY = Meta(max_length=1000), Meta(max_length=100_000)
+"""Of a list in a message.  A frame could hold millions, which take seconds and hundreds of megabytes."""
 
 
 class Status(Enum):
@@ -151,11 +155,11 @@ class Ready(Struct, frozen=True, tag="ready"):
     """The sandbox is in force.  `notes`: one line for each thing that is not enforced."""
 
     rung: Rung
-    notes: tuple[str, ...] = ()
+    notes: Annotated[tuple[str, ...], _FEW] = ()
     refuse_commands: str = ""
     """Why a command that isn't approved is refused here; empty where it may run."""
     means: Means = Means.NONE
-    probes: tuple[Probe, ...] = ()
+    probes: Annotated[tuple[Probe, ...], _FEW] = ()
     """What was tried on the way, the strongest first."""
 
 
@@ -178,11 +182,11 @@ class ToolFinished(Struct, frozen=True, tag="finished"):
     text: str
     """What the model gets, already capped."""
     display: Display
-    background: tuple[str, ...] = ()
+    background: Annotated[tuple[str, ...], _MANY] = ()
     """What still runs after the call, one line each: job id, pid, command."""
-    paths: tuple[str, ...] = ()
+    paths: Annotated[tuple[str, ...], _MANY] = ()
     """Files written, relative to the workspace."""
-    denials: tuple[Denial, ...] = ()
+    denials: Annotated[tuple[Denial, ...], _FEW] = ()
     """What the sandbox kept the call from."""
     limit: Limit | None = None
     """The limit that ended the command."""

@@ -1,5 +1,7 @@
 """Frames, the codec of both directions, and the handshake."""
 
+import time
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -192,3 +194,23 @@ def test_limits_leave_a_call_less_time_than_the_longest() -> None:
     limits = Limits()
     assert 0 < limits.command_seconds <= limits.command_seconds_max
     assert 0 < limits.result_cap_bytes < limits.output_file_cap
+
+
+@pytest.mark.parametrize("field", ["background", "paths", "denials"])
+def test_a_list_without_end_is_no_message_and_takes_no_time(field: str) -> None:
+    """Millions of texts would take seconds, in which nobody is heard."""
+    endless: list[object] = [{"what": "x"} if field == "denials" else "ab"] * 2_000_000
+    payload = msgspec.msgpack.encode(
+        {
+            "type": "finished",
+            "call_id": "a",
+            "status": "done",
+            "text": "",
+            "display": {"summary": ""},
+            field: endless,
+        }
+    )
+    began = time.process_time()
+    with pytest.raises(FrameError):
+        wire.decode_to_supervisor(payload)
+    assert time.process_time() - began < 0.5
