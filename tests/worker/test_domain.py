@@ -91,7 +91,7 @@ def test_a_command_can_t_reach_the_worker_or_another_command(workspace: Path, sc
     [
         "sleep 60 & kill $!; wait $!; [ $? = 143 ]",
         "sleep 60 & cat /proc/$!/environ > /dev/null; kill -9 $!",
-        "(sleep 60; :) & kill -STOP $! && kill -KILL -- $!",
+        "(sleep 60; :) &> /dev/null & kill -STOP $! && kill -KILL -- $!",
         "mkdir a b && echo x > a/f && mv a/f b/f && ln b/f a/g && rm -r a b",
         "$PYTHON -c 'import threading; t = threading.Thread(target=print); t.start(); t.join()'",
         "$PYTHON -c 'import os; os.nice(1)'; ulimit -n 100",
