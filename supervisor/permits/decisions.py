@@ -25,6 +25,8 @@ class Case(Struct, frozen=True):
     needs: tuple[Wanted, ...] = ()
     asks: bool = False
     """A rule of the user's wants a question."""
+    doubt: str = ""
+    """Why only running it would show whether a rule is about it; empty where one is."""
     bare: bool = False
     """Nothing would confine it."""
     unlisted: bool = False
@@ -66,7 +68,7 @@ class Decisions:
         self._tell = tell
         self._record = record
         self._refused: dict[str, Decision] = {}
-        self._quiet: set[str] = set()
+        self._quiet: set[tuple[str, str]] = set()
         self._approved: set[str] = set()
 
     def forget_refusals(self) -> None:
@@ -76,9 +78,9 @@ class Decisions:
         """The no that this turn has had already."""
         return next((self._refused[key] for key in case.keys if key in self._refused), None)
 
-    def quiet(self, rule: str) -> bool:
-        """Whether the user has had enough of this rule's questions."""
-        return rule in self._quiet
+    def quiet(self, case: Case) -> bool:
+        """Whether the user has had enough of this rule's questions, or of the doubts about this very command."""
+        return _asked_by(case) in self._quiet
 
     def approved(self, case: Case) -> bool:
         """Whether the user lets this very command through in this session."""
@@ -92,13 +94,18 @@ class Decisions:
             self._refused.update(dict.fromkeys(case.keys, decision))
         if decision.scope is Scope.SESSION and decision.by is Decider.USER:
             if case.asks:
-                self._quiet.add(case.rule)
+                self._quiet.add(_asked_by(case))
             if case.bare:
                 self._approved.add(case.subject)
         return decision
 
     def tell(self, case: Case, decision: Decision) -> None:
         self._tell(_event(case, decision))
+
+
+def _asked_by(case: Case) -> tuple[str, str]:
+    """A yes to what is in doubt says nothing of other commands that are."""
+    return ("", case.subject) if case.doubt else (case.rule, "")
 
 
 def _event(case: Case, decision: Decision) -> PermissionAnswered:
@@ -120,12 +127,14 @@ def nobody_words(case: Case) -> str:
     ways: list[str] = []
     if case.needs:
         ways.append(" ".join(f"--allow {shlex.quote(word)}" for word in case.permissions))
-    if case.asks:
+    if case.asks and not case.doubt:
         ways.append(f"taking the rule ask {case.rule!r} out of the settings")
     if case.bare:
         ways.append("--sandbox unconfined")
-    return (
-        f"not run: {case.at_stake} needs the user's word, and nobody can be asked in this run. Whoever "
-        f"starts it can permit it by {' and '.join(ways)}. Go on without it, or say in the answer what is "
-        "needed and why."
-    )
+    said = [f"not run: {case.at_stake} needs the user's word, and nobody can be asked in this run."]
+    if ways:
+        said.append(f"Whoever starts it can permit it by {' and '.join(ways)}.")
+    if case.doubt:
+        said.append(f"Rules of the settings can't tell what it does ({case.doubt}): write it more plainly.")
+    said.append("Go on without it, or say in the answer what is needed and why.")
+    return " ".join(said)

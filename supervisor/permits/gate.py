@@ -105,7 +105,7 @@ class Gate:
         subject = subject_of(call, arguments)
         case = Case(call, subject, rule=judged.rule, ran_before=subject in self._ran)
         if judged.verdict is Verdict.DENY:
-            words = f"not run: the rule deny {judged.rule!r} of the user's settings forbids it"
+            words = f"not run: the rule deny {judged.rule!r} of the settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))
         ready = await self._workers.ready()
         if self._workers.refusal:
@@ -154,7 +154,9 @@ class Gate:
         self, case: Case, arguments: Arguments, judged: Judgement, ready: Ready
     ) -> Run | Refuse:
         """Past the rules that forbid: what is not permitted yet is asked for."""
-        case = replace(case, bare=self._is_bare(case, arguments, ready), asks=judged.verdict is Verdict.ASK)
+        asks = judged.verdict is Verdict.ASK
+        case = replace(case, bare=self._is_bare(case, arguments, ready), asks=asks)
+        case = replace(case, doubt=judged.why if asks and judged.doubt else "")
         known = self._known(case, judged)
         if known is None:
             question = question_about(case, self._open(case), arguments, ready, self._workers.cwd)
@@ -188,7 +190,7 @@ class Gate:
         """What follows from earlier decisions; None where the user has to be asked."""
         if refused := self._decisions.refused(case):
             return self._decisions.take(case, refused)
-        asks = case.asks and not self._decisions.quiet(judged.rule)
+        asks = case.asks and not self._decisions.quiet(case)
         bare = case.bare and judged.verdict is not Verdict.ALLOW and not self._decisions.approved(case)
         free = self.grants.covering(Permission(Kind.UNCONFINED))
         if self._open(case) or asks or (bare and free is None):

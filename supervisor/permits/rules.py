@@ -183,12 +183,12 @@ def _perhaps(parsed: Parsed, deny: Patterns, ask: Patterns, guarding: bool) -> J
     if not (deny or ask or guarding):
         return None
     if parsed.doubt:
-        return Judgement(Verdict.ASK, "", f"it can't be judged: {_shown(parsed.doubt)}")
+        return Judgement(Verdict.ASK, "", f"it can't be judged: {_shown(parsed.doubt)}", doubt=True)
     for listed in (deny, ask):
         if found := _first(parsed, listed, Verdict.ASK, text_may_match):
-            return Judgement(Verdict.ASK, found.rule, f"it may be met by {found.why}")
+            return Judgement(Verdict.ASK, found.rule, f"{found.rule!r} may be about {found.why}", doubt=True)
     if guarding and any(isinstance(part, Writing) and ANY in part.target for part in parsed.parts):
-        return Judgement(Verdict.ASK, "", "which file it writes is known only when it runs")
+        return Judgement(Verdict.ASK, "", "which file it writes is known only when it runs", doubt=True)
     return None
 
 

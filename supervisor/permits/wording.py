@@ -51,13 +51,15 @@ def question_about(
         if background:
             scopes.remove(Scope.ONCE)
             notes.append("it is to go on in the background, so all commands of the session get this")
-    if case.asks:
-        reasons.append(f"the rule ask {case.rule!r} of your settings names it")
+    if case.doubt:
+        reasons.append(f"rules of the settings can't tell what it does: {case.doubt}")
+    elif case.asks:
+        reasons.append(f"the rule ask {case.rule!r} of the settings names it")
     if case.bare:
         reasons.append(f"{_ONE_BY_ONE} ({ready.refuse_commands or '; '.join(ready.notes)})")
     if case.asks or case.bare:
         scopes = [scope for scope in scopes if scope is not Scope.PROJECT]
-    if case.bare:
+    if case.bare or case.doubt:
         notes.append("this session: this very command is not asked about again")
     if Kind.UNCONFINED in kinds:
         scopes = [Scope.ONCE]

@@ -203,6 +203,24 @@ async def test_nobody_to_ask_is_a_no_that_says_what_would_permit_it(tmp_path: Pa
     assert yard.by == [(False, "nobody", "")] * 2
 
 
+async def test_what_the_rules_cannot_judge_is_asked_about_and_a_yes_is_for_this_very_command(
+    tmp_path: Path,
+) -> None:
+    doubts = {
+        each: Judgement(Verdict.ASK, "", f"it can't be judged: {each}", doubt=True) for each in ("$a", "$b")
+    }
+    yard = Yard(tmp_path, Answer(Scope.SESSION), Answer(), judged=doubts)
+    assert await yard.admit("$a") == Run()
+    assert await yard.admit("$a") == Run()
+    assert isinstance(await yard.admit("$b"), Refuse)
+    assert [question.subject for question in yard.asker.asked] == ["$a", "$b"]
+    assert "can't tell what it does: it can't be judged: $a" in yard.asker.asked[0].reason
+    nobody = await Yard(tmp_path, judged=doubts, somebody=False).admit("$a")
+    assert isinstance(nobody, Refuse)
+    assert "(it can't be judged: $a): write it more plainly" in nobody.words
+    assert "out of the settings" not in nobody.words
+
+
 async def test_less_than_what_is_required_runs_nothing(tmp_path: Path) -> None:
     yard = Yard(tmp_path, rung=Rung.LANDLOCK, require=Rung.FULL)
     assert "sandbox.require is 'full', but here the sandbox is 'landlock'" in await yard.gate.unmet()
