@@ -79,7 +79,7 @@ class Decisions:
         return next((self._refused[key] for key in case.keys if key in self._refused), None)
 
     def quiet(self, case: Case) -> bool:
-        """Whether the user has had enough of this rule's questions, or of the doubts about this very command."""
+        """Whether the user has had enough of this rule's questions, or of doubts about this command."""
         return _asked_by(case) in self._quiet
 
     def approved(self, case: Case) -> bool:
