@@ -30,7 +30,7 @@ def unmet(ready: Ready, require: Rung) -> str:
     """Why nothing may run: less is enforced than is required.  Empty where enough is."""
     if _RUNGS.index(ready.rung) >= _RUNGS.index(require):
         return ""
-    reason = "; ".join((*ready.notes, ready.refuse_commands)) or "the kernel allows no more"
+    reason = "; ".join(filter(None, (*ready.notes, ready.refuse_commands))) or "the kernel allows no more"
     return (
         f"sandbox.require is {require.value!r}, but here the sandbox is {ready.rung.value!r} ({reason}); "
         "`agent doctor` says what would help"

@@ -227,6 +227,7 @@ async def test_less_than_what_is_required_runs_nothing(tmp_path: Path) -> None:
     for admitted in (await yard.admit("ls"), await yard.tool("read_file", {"path": "a"})):
         assert isinstance(admitted, Refuse)
         assert "agent doctor" in admitted.words
+    assert "'landlock' (the kernel allows no more)" in await yard.gate.unmet()
     assert await Yard(tmp_path, rung=Rung.FULL, require=Rung.LANDLOCK).gate.unmet() == ""
 
 
