@@ -20,7 +20,7 @@ from bench.row import Measured
 from protocol.conversation import ToolCall
 from protocol.policy import Limits
 from supervisor import machine
-from supervisor.pool.workers import open_pool
+from supervisor.pool.opening import open_pool
 
 TRIALS = 12
 """Of each victim in a run of the table; the goal speaks of 100 altogether."""

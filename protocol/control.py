@@ -5,7 +5,7 @@ descriptors travel with it.
 
     zygote                         supervisor
     ZygoteReady                 ->
-                                <- Fork{id} + the worker's ends of its two sockets, and a file with its Birth
+                                <- Fork{id} + the worker's ends of its two sockets, and its Birth to read
     Forked{id, pid} + pidfd | NotForked{id, why}  ->
     Exited{pid, code}           ->                    after all that the worker left behind has been ended
 """
@@ -18,16 +18,16 @@ from protocol.wire import FrameError
 
 
 class Birth(Struct, frozen=True):
-    """What a forked worker is confined to before it says a word.  It travels as a file that is sent with the
-    Fork, since a policy may be longer than a datagram."""
+    """What a forked worker is confined to before it says a word.  It is read from a descriptor that is sent
+    with the Fork, since a policy may be longer than a datagram."""
 
     policy: SandboxPolicy
     limits: Limits
 
 
 class Fork(Struct, frozen=True, tag="fork"):
-    """A worker is wanted.  Three descriptors come with it: the wire, the second socket, and a file that holds
-    its Birth."""
+    """A worker is wanted.  Three descriptors come with it: the wire, the second socket, and one from which
+    its Birth can be read up to its end."""
 
     id: int
 
@@ -88,7 +88,7 @@ def decode_from_zygote(payload: bytes) -> FromZygote:
 
 
 def encode_birth(birth: Birth) -> bytes:
-    """The Birth as the content of a file."""
+    """The Birth as bytes to read."""
     return _encoder.encode(birth)
 
 

@@ -19,6 +19,16 @@ RUN_LATER = (
 agents.  Those that exist are protected; a new one is told of."""
 
 
+OF_THE_MACHINE = ("/proc", "/sys", "/dev")
+"""Here a file is a switch of the machine or a device, and root's number is enough to use it.  Never writable
+within a sandbox; with namespaces a worker has a /proc and a /dev of its own."""
+
+
+def of_the_machine(path: str) -> bool:
+    """Whether a writable place would reach such a switch."""
+    return path == "/" or any(path == place or path.startswith(f"{place}/") for place in OF_THE_MACHINE)
+
+
 class Mode(Enum):
     """What tools may write: nothing, the workspace, or what the user may."""
 
@@ -76,8 +86,8 @@ class SandboxPolicy(Struct, frozen=True):
     """Files and directories outside of the workspace that the file tools may read too (a user's grant)."""
     hidden: tuple[str, ...] = ()
     """Files and directories that nothing may read, though they lie below a place that may be.  With
-    namespaces a file there is empty, and so is a directory.  Landlock alone leaves them out where the
-    place around them is only readable; within the workspace only the file tools refuse them."""
+    namespaces a file there is empty, and so is a directory.  Landlock alone closes them too, and with them
+    what is made beside them later; within the workspace only the file tools refuse them."""
     protected: tuple[str, ...] = ()
     """Files and directories that stay as they are, though they lie below a place that may be written.  With
     namespaces they are read-only; else changes are undone after each command, as far as they are small."""
@@ -90,6 +100,19 @@ class SandboxPolicy(Struct, frozen=True):
     layer: str = ""
     """An empty private directory: what a command does to the workspace lands there instead.  Empty text:
     the workspace itself is changed."""
+    copied: str = ""
+    """A copy of the workspace that is changed instead.  With namespaces it is shown at the workspace's own
+    place; where there are none, `workspace` is the copy itself."""
+
+    @property
+    def tries(self) -> bool:
+        """Whether commands have a view of the workspace, and leave the workspace itself as it is."""
+        return bool(self.layer or self.copied)
+
+    @property
+    def needs_mounts(self) -> bool:
+        """Whether only mounts keep commands from the workspace itself."""
+        return bool(self.layer) or self.copied not in ("", self.workspace)
 
 
 class Limits(Struct, frozen=True):

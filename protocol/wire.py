@@ -8,7 +8,7 @@ by call id, and a peer without one sends output as frames.
 
     worker                         supervisor
     Hello{min, max}             ->
-                                <- Welcome{version, policy, limits, cwd} | Nope{why}
+                                <- Welcome{version, policy, limits} | Nope{why}
     Ready{rung, means, notes}   ->
                                 <- RunTool{call_id, name, arguments, ...}
     ToolOutput*, OpenOutput?    ->
@@ -75,9 +75,6 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     version: int
     policy: SandboxPolicy
     limits: Limits
-    cwd: str = ""
-    """Where the first command starts; empty for the workspace.  What is no directory (any more) is passed
-    over."""
 
 
 class Nope(Struct, frozen=True, tag="nope"):
@@ -217,7 +214,16 @@ class ProxyListens(Struct, frozen=True, tag="proxy-listens"):
     the second socket under the name `proxy`."""
 
 
-ToSupervisor = Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded | Dial | ProxyListens
+class Uncovered(Struct, frozen=True, tag="uncovered"):
+    """The call was not begun: somebody outside has replaced a file that is closed in here, and so it is open.
+    Only a new worker can close it."""
+
+    call_id: str
+
+
+ToSupervisor = (
+    Hello | Ready | ToolOutput | OpenOutput | ToolFinished | JobEnded | Dial | ProxyListens | Uncovered
+)
 
 
 class FrameError(ValueError):

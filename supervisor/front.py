@@ -32,6 +32,7 @@ from protocol.events import (
 )
 from protocol.policy import Rung
 from supervisor.flow import Stdout
+from supervisor.harmless import harmless_line
 from supervisor.streams import complain, encoded, report
 
 SHOWN = 200
@@ -119,9 +120,9 @@ class Front:
                 self._warn()
             case ToolFinished():
                 failed = f" ({event.status})" if event.failed else ""
-                report(f"  {event.name}{failed} · {event.display.summary}")
+                report(harmless_line(f"  {event.name}{failed} · {event.display.summary}"))
                 for denial in event.denials:
-                    report(f"    blocked: {denial.what}")
+                    report(harmless_line(f"    blocked: {denial.what}"))
             case ReplyFinished() if event.kind == "narration" and event.text:
                 report(event.text.rstrip("\n"))
             case (
@@ -136,7 +137,7 @@ class Front:
         """Who allowed what; a no is told too, since it may be what the run is missing."""
         what = ", ".join(event.permissions) or event.subject
         if event.allowed:
-            report(f"  allowed: {what} ({event.by})")
+            report(harmless_line(f"  allowed: {what} ({event.by})"))
         else:
             complain(event.words.removeprefix("not run: "))
 

@@ -5,14 +5,16 @@ Nothing else knows the concrete classes of pool, model and store together.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from os import environ
 from typing import assert_never
 
 import trio
+from msgspec.structs import replace
 
 from protocol.events import AnyEvent, Notice, SandboxReady, SessionStarted
-from protocol.policy import Rung
+from protocol.policy import Mode, Rung, SandboxPolicy
 from protocol.tools.catalog import TOOLS, schema
 from protocol.wire import JobEnded, Ready
 from supervisor.context.budget import Budget
@@ -27,18 +29,29 @@ from supervisor.model.request import Request
 from supervisor.options import Continue, Fork, New, Resume, Start
 from supervisor.permits.asking import Asker
 from supervisor.permits.opening import Permits
+from supervisor.permits.standing import Standing
+from supervisor.permits.wording import unmet
 from supervisor.policy.default import default_policy
 from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
-from supervisor.pool.workers import open_pool
+from supervisor.pool.opening import open_pool
 from supervisor.session.calls import SessionTools
 from supervisor.session.rounds import Rounds
 from supervisor.session.session import Session
 from supervisor.session.summariser import Summariser
+from supervisor.session.trying import DryRuns
 from supervisor.settings import Settings
 from supervisor.store import conversations, listing
 from supervisor.store.conversations import OpenConversation
 from supervisor.store.scratch import Scratch, sweep
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a front gets of an open session."""
+
+    session: Session
+    sandbox: Standing
 
 
 @asynccontextmanager
@@ -49,14 +62,27 @@ async def open_session(
     tell: Callable[[AnyEvent], None],
     asker: Asker | None = None,
 ) -> AsyncIterator[Session]:
+    """`open_parts`, for who plays turns and nothing else."""
+    async with open_parts(settings, key, start, tell, asker) as parts:
+        yield parts.session
+
+
+@asynccontextmanager
+async def open_parts(
+    settings: Settings,
+    key: str | None,
+    start: Start,
+    tell: Callable[[AnyEvent], None],
+    asker: Asker | None = None,
+) -> AsyncIterator[Parts]:
     """A session that is ready to play turns; workers start beside it.  `asker`: whoever asks the user what a
     call may do; None where nobody is there.  Raises StopError."""
     store = _open_store(settings, start)
     try:
         scratch = Scratch(settings.home, store.id)
         try:
-            async with _opened(settings, key, store, scratch, tell, asker) as session:
-                yield session
+            async with _opened(settings, key, store, scratch, tell, asker) as parts:
+                yield parts
         except BaseExceptionGroup as group:  # of the nurseries in between
             stop = first_stop(group)
             if stop is None:
@@ -77,7 +103,7 @@ async def _opened(
     scratch: Scratch,
     tell: Callable[[AnyEvent], None],
     asker: Asker | None,
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[Parts]:
     """The session over this conversation, and all that runs beside it."""
     endpoint = Endpoint(base_url=settings.base_url, key=key)
     async with open_client(endpoint) as http, trio.open_nursery() as nursery:
@@ -85,24 +111,33 @@ async def _opened(
         rounds = _rounds(settings, store, ChatModel(http, endpoint), tell)
         masks = Masks(key, known_shapes=settings.mask_transcript)
         listener = _PoolListener(tell, masks)
-        base = default_policy(
-            settings.workspace,
-            store.outputs.directory,
-            scratch.directory,
-            environ,
-            settings.home,
-            settings.sandbox,
-        )
-        permits = Permits(settings, base, environ, tell)
+
+        def base_of(mode: Mode) -> SandboxPolicy:
+            wishes = replace(settings.sandbox, mode=mode)
+            places = settings.workspace, store.outputs.directory, scratch.directory
+            return default_policy(*places, environ, settings.home, wishes)
+
+        permits = Permits(settings, base_of(settings.sandbox.mode), environ, tell)
+        limits = for_this_machine(settings.limits)
+        enough = partial(unmet, require=settings.sandbox.require)
         opening = open_pool(
-            permits.policy, for_this_machine(settings.limits), store.outputs.open, listener, environ=environ
+            permits.policy, limits, store.outputs.open, listener, environ=environ, unmet=enough
         )
         async with opening as pool:
             gate = await permits.gate(pool, asker, store.transcript.permission)
+            tries = DryRuns(
+                pool,
+                gate,
+                lambda: Scratch(settings.home, store.id),
+                most_bytes=settings.sandbox.dry_run_bytes,
+                most_files=settings.sandbox.dry_run_files,
+                cap=settings.limits.result_cap_bytes,
+            )
+            whole = settings.show_tool_results == "full"
             session = Session(
                 store,
                 rounds,
-                SessionTools(pool, gate, tell, masks, whole=settings.show_tool_results == "full"),
+                SessionTools(pool, gate, tell, masks, whole=whole, tries=tries),
                 Summariser(rounds, lambda system: _request(settings, system, tools=False)),
                 tell,
                 settings.max_turns_per_session,
@@ -113,7 +148,7 @@ async def _opened(
                 tell(Notice(text=line, level="warning"))
             # Beside the session: what a killed one left may be large.
             nursery.start_soon(partial(trio.to_thread.run_sync, sweep, settings.home, abandon_on_cancel=True))
-            yield session
+            yield Parts(session, Standing(permits, gate, limits, base_of))
         nursery.cancel_scope.cancel()
 
 

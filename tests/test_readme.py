@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -10,27 +9,25 @@ from pathlib import Path
 import pytest
 
 from protocol import events
-from supervisor import commands, exits
-from supervisor.options import RUN_OPTIONS, ReplOptions, RunOptions
+from supervisor import exits
+from supervisor.choices.tables import TABLES, value_of
+from supervisor.options import RUN_OPTIONS
 from supervisor.rehearsal.script import Script, Step
 from supervisor.rehearsal.thread import ServerThread
-from supervisor.settings import Choices, Flags, load
-from tests.product import COMMAND, ROOT, SECONDS, Product
+from supervisor.settings import Flags, load
+from tests.documents import blocks, command_lines, options_of, path_with_agent
+from tests.product import ROOT, SECONDS, Product
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
-
-
-SET_UP = blocks("sh")[:2]
-EXAMPLES = [
-    line
-    for block in blocks("sh")[2:]
-    for line in block.splitlines()
-    if re.search(r"(^|\| )agent( |$)", line) and "scripted-server" not in line
-]
+SET_UP = blocks(TEXT, "sh")[:2]
+EXAMPLES = command_lines(TEXT.replace(SET_UP[0], "").replace(SET_UP[1], ""))
+ELSEWHERE = {
+    "scripted-server": "test_the_script_of_the_readme_runs_as_printed",
+    "sessions": "test_the_examples_for_scripts_run_as_printed",
+}
+"""Commands that a test below runs; what docs/sandbox.md has too is run by that document's tests."""
 
 
 def test_the_set_up_is_two_command_lines() -> None:
@@ -53,30 +50,18 @@ def test_the_build_machine_runs_the_second_one() -> None:
 
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_is_a_command_line_that_is_understood(line: str) -> None:
-    seen: list[RunOptions | ReplOptions] = []
-
-    def see(options: RunOptions | ReplOptions) -> int:
-        seen.append(options)
-        return 0
-
-    arguments = shlex.split(line.rpartition("| ")[2])[1:]
-    if arguments[:1] != ["sessions"]:
-        commands.play(arguments, see, see)
-        assert len(seen) == 1
-
-
-def path_with_agent(place: Path) -> str:
-    """A PATH on which `agent` is this checkout's."""
-    shim = place / "bin" / "agent"
-    shim.parent.mkdir()
-    shim.write_text("#!/bin/sh\nexec " + shlex.join(COMMAND) + ' "$@"\n')
-    shim.chmod(0o755)
-    return f"{shim.parent}:{os.environ['PATH']}"
+    verb = line.partition("agent")[2].split()[0] if line != "agent" else ""
+    if verb in ELSEWHERE:
+        assert ELSEWHERE[verb] in globals()
+    elif verb in ("doctor", "grants", "trust"):
+        assert line in command_lines((ROOT / "docs" / "sandbox.md").read_text(encoding="utf-8"))
+    else:
+        assert len(options_of(line)) == 1
 
 
 def test_the_examples_for_scripts_run_as_printed(tmp_path: Path) -> None:
     product = Product(tmp_path)
-    (block,) = [block for block in blocks("sh") if "agent run --json" in block]
+    (block,) = [block for block in blocks(TEXT, "sh") if "agent run --json" in block]
     (tmp_path / "src" / "project").mkdir(parents=True)
     (product.workspace / "task.md").write_text("The task of the file.")
     prepare = "git init -q . && echo one > a && git add a && echo two > a\n"
@@ -103,7 +88,7 @@ def test_the_examples_for_scripts_run_as_printed(tmp_path: Path) -> None:
 
 def test_the_script_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
     product = Product(tmp_path)
-    (block,) = [block for block in blocks("sh") if "scripted-server" in block]
+    (block,) = [block for block in blocks(TEXT, "sh") if "scripted-server" in block]
     script = block.replace("8765", free_port())
     done = subprocess.run(
         ["bash", "-ec", "set -m\n" + script],
@@ -126,15 +111,20 @@ def free_port() -> str:
 
 
 def test_the_settings_shown_are_settings(tmp_path: Path) -> None:
-    (block,) = blocks("toml")
+    (block,) = blocks(TEXT, "toml")
     shown = tomllib.loads(block)
-    assert set(shown) <= set(Choices.__struct_fields__)
     place = tmp_path / "polier" / "settings.toml"
     place.parent.mkdir()
     place.write_text(block)
     environ = {"XDG_CONFIG_HOME": str(tmp_path), "AGENT_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     settings = load(Flags(), environ, tmp_path).settings
+    tables = {name: shown.pop(name) for name in TABLES}
     assert {name: getattr(settings, name) for name in shown} == shown
+    # Each table is there and changes something, so none of its keys is a mere word.
+    plain = load(Flags(), environ | {"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path).settings
+    for name, table in tables.items():
+        for key in table:
+            assert value_of(settings, f"{name}.{key}") != value_of(plain, f"{name}.{key}")
 
 
 def test_the_table_of_exit_codes_is_whole() -> None:

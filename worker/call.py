@@ -138,6 +138,8 @@ class Desk:
     """Called from a job's thread with its id and the words for wire.JobEnded, when it ended by itself."""
     seen: dict[bytes, bytes] = field(default_factory=dict)
     """By real path, what the model last saw of a file.  See worker/files/seen.py."""
+    starter: object | None = None
+    """Starts commands inside of their domains, once there has been one.  See worker/processes/starter.py."""
     guard: object | None = None
     """What ends commands that use too much, once there has been one.  See worker/processes/guard.py."""
     writing: threading.Lock = field(default_factory=threading.Lock)

@@ -41,7 +41,7 @@ from worker.serve.process import LEFT, away_from_streams, nothing
 
 _REQUEST_BYTES = 4096
 _DESCRIPTORS = 3
-"""With a request: the wire, the second socket, and a file with the Birth."""
+"""With a request: the wire, the second socket, and what its Birth can be read from."""
 _SWEEP_SECONDS = 2.0
 """How long one sweep tries; a process that can't be ended now (waiting for a disk) is tried again."""
 _AGAIN_MS = 200
@@ -103,7 +103,8 @@ class Zygote:
         if len(fds) != _DESCRIPTORS:
             raise OSError(f"a fork needs {_DESCRIPTORS} descriptors, {len(fds)} came")
         wire, descriptors, content = fds
-        birth = decode_birth(os.pread(content, os.fstat(content).st_size, 0))
+        with open(content, "rb", buffering=0, closefd=False) as whole:
+            birth = decode_birth(whole.read())
         policy = birth.policy
         policy = replace(policy, writable=(*policy.writable, *self._measure.writable))
         birth = Birth(policy, birth.limits)

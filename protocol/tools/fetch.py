@@ -1,5 +1,6 @@
 """Read a page of the web."""
 
+import re
 from urllib.parse import quote, urljoin, urlsplit
 
 from msgspec import Struct
@@ -16,6 +17,8 @@ DESCRIPTION = (
 _PORTS = {"http": 80, "https": 443}
 _LONGEST = 8000
 """Characters of a URL; servers refuse longer ones."""
+_SPELT_OUT = re.compile("%(2[de]|3[0-9]|4[1-9a-f]|5[0-9af]|6[1-9a-f]|7[0-9ae])", re.IGNORECASE)
+"""Letters, digits and `-._~`, which mean the same with and without."""
 _KEPT = "/%:=&?~#+!$,;'@()*[]"
 """Characters of a path or a query that are not spelled out."""
 
@@ -70,12 +73,26 @@ def parse(text: str, base: Url | None = None) -> Url:
     if port == 0:
         raise UrlError(f"{shown}: 0 is no port")
     try:
-        target = quote(parts.path or "/", safe=_KEPT) + (
+        target = _normal(quote(parts.path or "/", safe=_KEPT)) + (
             f"?{quote(parts.query, safe=_KEPT)}" if parts.query else ""
         )
     except UnicodeEncodeError as error:
         raise UrlError(f"{shown} holds a lone surrogate") from error
     return Url(parts.scheme, host, port or _PORTS[parts.scheme], target)
+
+
+def _normal(path: str) -> str:
+    """The one spelling of a path, so that no rule is dodged by another one: letters and digits unescaped,
+    `.` and `..` followed."""
+    path = _SPELT_OUT.sub(lambda found: chr(int(found[1], 16)), path)
+    names: list[str] = []
+    for name in path.split("/")[1:]:
+        if name == "..":
+            del names[-1:]
+        elif name != ".":
+            names.append(name)
+    ends = path.endswith(("/.", "/..")) and names
+    return "/" + "/".join(names) + ("/" if ends else "")
 
 
 def needs_of(arguments: Fetch) -> Permission | None:

@@ -31,7 +31,11 @@ _Yes = Annotated[bool, Meta(description="true or false")]
 _Bytes = Annotated[int, Meta(ge=1, le=1 << 50, description='bytes as a number, or as "512M", "4G"')]
 _Places = Annotated[tuple[str, ...], Meta(description="a list of paths that begin with / or ~/")]
 _Rules = Annotated[
-    tuple[str, ...], Meta(description='a list of "TOOL" or "TOOL PATTERN", as in "run_command git push*"')
+    tuple[str, ...],
+    Meta(
+        max_length=500,
+        description='a list of at most 500 "TOOL" or "TOOL PATTERN", as in "run_command git push*"',
+    ),
 ]
 
 
@@ -58,6 +62,10 @@ class SandboxChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The same for names that look like secrets: a key that commands really need stands here on purpose."""
     hide_env_files: _Yes = True
     """Whether `.env` files of the workspace can't be read."""
+    dry_run_bytes: _Bytes = 200 * 1024 * 1024
+    """What a dry run copies at most, where no layer can be laid over the workspace: a second or two."""
+    dry_run_files: Annotated[int, _number(1, 10_000_000, "files and directories")] = 20_000
+    """The same as a number of files and directories."""
 
 
 class LimitsChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,7 +75,8 @@ class LimitsChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Without this key it follows from the machine's memory."""
     processes: Annotated[int, _number(16, 1_000_000, "processes")] = _LIMITS.processes
     cpu_seconds: Annotated[int, _number(1, 1_000_000, "seconds")] = _LIMITS.cpu_seconds
-    open_files: Annotated[int, _number(64, 1_000_000, "files")] = _LIMITS.open_files
+    open_files: Annotated[int, _number(256, 1_000_000, "files")] = _LIMITS.open_files
+    """At least so many that a worker has room for its own: a shell starts with one of a high number."""
     file_size: _Bytes = _LIMITS.file_bytes
     output: _Bytes = _LIMITS.output_bytes
     disk: _Bytes = _LIMITS.disk_bytes
@@ -126,7 +135,9 @@ TABLES: dict[str, type[Struct]] = {"sandbox": SandboxChoices, "limits": LimitsCh
 
 
 WORDS: dict[str, Callable[[str], str | int]] = {
-    **dict.fromkeys(("limits.memory", "limits.file_size", "limits.output", "limits.disk"), size),
+    **dict.fromkeys(
+        ("limits.memory", "limits.file_size", "limits.output", "limits.disk", "sandbox.dry_run_bytes"), size
+    ),
     "sandbox.hosts": host,
     **dict.fromkeys(("sandbox.read", "sandbox.write"), place),
     "sandbox.environment": variable,

@@ -24,7 +24,7 @@ def trusted(home: Path, root: Path, project: str) -> str:
     """The digest of the content that is trusted; empty where there is none, or what is kept can't be read."""
     try:
         kept = msgspec.json.decode(_path(home, project).read_bytes(), type=Trust)
-    except (OSError, msgspec.DecodeError):  # what can't be read trusts nothing
+    except (OSError, msgspec.DecodeError, RecursionError):  # what can't be read trusts nothing
         return ""
     return kept.digest if kept.root == os.fsencode(root).hex() else ""
 

@@ -15,6 +15,8 @@ _SECRET_PARTS = ("KEY", "TOKEN", "SECRET", "PASS", "CRED")
 _SECRET_BEGINNINGS = ("AWS_", "AZURE_", "GOOGLE_", "GH_", "GITHUB_")
 _SHOWN = 80
 """Characters of a wrong word that come back in its error."""
+RULE_MAX = 500
+"""Characters of a rule: each is held against each part of a command."""
 HTTPS = 443
 """The port of a host that is named without one."""
 
@@ -26,6 +28,8 @@ def rule(given: str) -> str:
     tool, _, pattern = given.strip().partition(" ")
     if tool not in TOOLS:
         raise ValueError(f"{_shown(given)} begins with no tool; there are: {', '.join(TOOLS)}")
+    if len(given) > RULE_MAX:
+        raise ValueError(f"{_shown(given)} is longer than {RULE_MAX} characters")
     if not given.isprintable():
         raise ValueError(f"{_shown(given)} has characters that can't be shown")
     return f"{tool} {pattern.strip()}".rstrip()

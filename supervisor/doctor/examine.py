@@ -18,7 +18,7 @@ from supervisor.places import user_file
 from supervisor.policy.default import default_policy
 from supervisor.policy.memory import for_this_machine
 from supervisor.pool.events import PoolEvent
-from supervisor.pool.workers import open_pool
+from supervisor.pool.opening import open_pool
 from supervisor.pool.zygote import Launch
 from supervisor.settings import Settings
 from supervisor.version import VERSION

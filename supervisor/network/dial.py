@@ -10,7 +10,7 @@ from functools import partial
 
 import trio
 
-from protocol.host import HostError, is_address, joined, normal
+from protocol.host import MAX_PORT, HostError, is_address, joined, normal
 from protocol.permission import Kind, Permission
 from protocol.wire import Denial
 from supervisor.network.addresses import is_loopback, is_public
@@ -65,6 +65,8 @@ async def dial(hosts: Hosts, host: str, port: int, resolve: Resolve = resolve) -
         name = normal(host)
     except HostError as error:
         raise DialRefusedError(Denial(f"a connection to {error}")) from error
+    if not 0 < port <= MAX_PORT:  # a worker's number may be any
+        raise DialRefusedError(Denial(f"a connection to {name}: {port} is no port"))
     place = joined(name, port)
     if not hosts.allows(name, port):
         raise DialRefusedError(Denial(f"a connection to {place}", Permission(Kind.NETWORK, place)))

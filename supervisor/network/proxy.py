@@ -5,7 +5,6 @@ connection carries one request, so each request is checked, the next hop of a re
 a tunnel can't be seen: a listed host gets whatever a command sends it.
 """
 
-import errno
 import socket
 from collections.abc import Callable
 from typing import assert_never
@@ -17,6 +16,7 @@ from protocol.host import joined
 from protocol.wire import Denial
 from supervisor.network.asked import AskedError, Plain, Tunnel, asked, passed_back
 from supervisor.network.dial import DialFailedError, DialRefusedError, Resolve, dial, resolve
+from supervisor.network.door import Door
 from supervisor.network.hosts import Hosts
 from supervisor.network.relay import IDLE_SECONDS, relay
 
@@ -28,10 +28,8 @@ HEAD_SECONDS = 10.0
 """From the connection to the end of a request's headers."""
 CONNECTION_BYTES = 16 * 1024**3
 """Both ways, of one connection."""
-_AGAIN_SECONDS = 0.1
 _LINGER_SECONDS = 1.0
 _CHUNK = 64 * 1024
-_FULL = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 
 
 async def serve_proxy(
@@ -39,20 +37,16 @@ async def serve_proxy(
 ) -> None:
     """Until cancelled.  Takes over `listener`.  `denied` hears of what is not listed; it must not block."""
     room = trio.CapacityLimiter(CONNECTIONS)
-    door = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-    async with door, trio.open_nursery() as nursery:
-        while True:
-            client = object()
-            await room.acquire_on_behalf_of(client)
-            try:
-                stream = await door.accept()
-            except OSError as error:
-                room.release_on_behalf_of(client)
-                if error.errno not in _FULL:
+    async with trio.open_nursery() as nursery:
+        with Door(listener) as door:
+            while True:
+                client = object()
+                await room.acquire_on_behalf_of(client)
+                try:
+                    stream = await door.accept()
+                except OSError:
                     return
-                await trio.sleep(_AGAIN_SECONDS)
-                continue
-            nursery.start_soon(_served, stream, Visit(stream, hosts, denied, resolve), room, client)
+                nursery.start_soon(_served, stream, Visit(stream, hosts, denied, resolve), room, client)
 
 
 async def _served(

@@ -62,11 +62,26 @@ class Question(Struct, frozen=True):
     scopes: tuple[Scope, ...] = (Scope.ONCE,)
     """What may be chosen, beside no."""
     notes: tuple[str, ...] = ()
+    yes: str = ""
+    """What a yes does, in a word, where it is no permission: "apply"."""
+    no: str = ""
+    """The same of a no."""
+    diff: str = ""
+    """What it is about: sections that begin with `= PATH`, each with the hunks of one file."""
     agent: str = "main"
     """Who asks: the label of the question."""
     number: int = 0
     waiting: int = 0
     """How many more wait behind it."""
+
+
+class Effects(Struct, frozen=True):
+    """What a dry run did to files.  `counts`: in one line; `lines`: one for each path; `diff`: as in a
+    Question."""
+
+    counts: str
+    lines: tuple[str, ...]
+    diff: str
 
 
 class Answer(Struct, frozen=True):
@@ -122,6 +137,6 @@ def _asked(question: Question) -> PermissionAsked:
         permissions=question.permissions,
         reason=question.reason,
         why=question.why,
-        choices=tuple(scope.value for scope in question.scopes),
+        choices=(question.yes,) if question.yes else tuple(scope.value for scope in question.scopes),
         notes=question.notes,
     )

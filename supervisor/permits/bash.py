@@ -19,8 +19,9 @@ from supervisor.permits.wrappers import ANY, Inner, Script, Unclear, Words, inne
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-LENGTH_MAX = 100_000
-"""Characters; nobody can judge a longer command."""
+LENGTH_MAX = 10_000
+"""Characters.  Nobody can judge a longer command, and the parser's time grows with the square of what it
+can't make sense of: at this length two seconds at worst."""
 DEPTH_MAX = 60
 """Commands within commands, and scripts within scripts: beyond, Python's own stack would end."""
 

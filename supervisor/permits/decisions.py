@@ -12,6 +12,7 @@ from msgspec import Struct
 from protocol.conversation import ToolCall
 from protocol.events import AnyEvent, PermissionAnswered
 from supervisor.permits.asking import Decider, Scope
+from supervisor.permits.judgement import Judgement
 from supervisor.permits.wanted import Wanted
 
 
@@ -21,17 +22,18 @@ class Case(Struct, frozen=True):
     call: ToolCall
     subject: str
     """The command; of another tool, its arguments."""
-    rule: str = ""
+    judged: Judgement = Judgement()
+    """What the user's rules say of it."""
     needs: tuple[Wanted, ...] = ()
     asks: bool = False
-    """A rule of the user's wants a question."""
-    doubt: str = ""
-    """Why only running it would show whether a rule is about it; empty where one is."""
+    """The rules want a question."""
     bare: bool = False
     """Nothing would confine it."""
     unlisted: bool = False
     """A host would mean the whole network, since no list of hosts can be held to."""
     ran_before: bool = False
+    cwd: str = ""
+    """Where a command would start."""
     question: int | None = None
 
     @property
@@ -48,7 +50,24 @@ class Case(Struct, frozen=True):
     @property
     def keys(self) -> tuple[str, ...]:
         """What a no is about: each permission, or else this very call."""
-        return self.permissions or (f"{self.call.name} {self.subject}",)
+        return self.permissions or (self.itself,)
+
+    @property
+    def itself(self) -> str:
+        """This very call."""
+        return f"{self.call.name} {self.subject}"
+
+    @property
+    def command(self) -> str:
+        """The same words mean another thing in another directory."""
+        return f"{self.subject} (in {self.cwd})"
+
+    @property
+    def quieted(self) -> str:
+        """What the user is not asked about again after a yes for the session: a rule that names the call,
+        or else just this call.  A yes to one call that can't be judged is none to the next one."""
+        # No rule begins like this, so that no call can be worded as one.
+        return f"just this: {self.itself}" if self.judged.doubt else self.judged.rule
 
 
 class Decision(Struct, frozen=True):
@@ -68,8 +87,25 @@ class Decisions:
         self._tell = tell
         self._record = record
         self._refused: dict[str, Decision] = {}
-        self._quiet: set[tuple[str, str]] = set()
+        self._quiet: set[str] = set()
         self._approved: set[str] = set()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What the user lets through in this session."""
+        return tuple(sorted(self._approved))
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Which rules ask no more in this session."""
+        return tuple(sorted(self._quiet))
+
+    def forget(self) -> tuple[str, ...]:
+        """Ask about all of them again; what they were."""
+        forgotten = (*self.rules, *self.commands)
+        self._quiet.clear()
+        self._approved.clear()
+        return forgotten
 
     def forget_refusals(self) -> None:
         self._refused.clear()
@@ -79,12 +115,12 @@ class Decisions:
         return next((self._refused[key] for key in case.keys if key in self._refused), None)
 
     def quiet(self, case: Case) -> bool:
-        """Whether the user has had enough of this rule's questions, or of doubts about this command."""
-        return _asked_by(case) in self._quiet
+        """Whether the user has had enough of this question."""
+        return case.quieted in self._quiet
 
     def approved(self, case: Case) -> bool:
-        """Whether the user lets this very command through in this session."""
-        return case.subject in self._approved
+        """Whether the user lets this very command through in this session, where it is."""
+        return case.command in self._approved
 
     def take(self, case: Case, decision: Decision) -> Decision:
         """Write it down, tell it, remember it.  Raises StopError; then it counts for nothing."""
@@ -94,18 +130,13 @@ class Decisions:
             self._refused.update(dict.fromkeys(case.keys, decision))
         if decision.scope is Scope.SESSION and decision.by is Decider.USER:
             if case.asks:
-                self._quiet.add(_asked_by(case))
+                self._quiet.add(case.quieted)
             if case.bare:
-                self._approved.add(case.subject)
+                self._approved.add(case.command)
         return decision
 
     def tell(self, case: Case, decision: Decision) -> None:
         self._tell(_event(case, decision))
-
-
-def _asked_by(case: Case) -> tuple[str, str]:
-    """A yes to what is in doubt says nothing of other commands that are."""
-    return ("", case.subject) if case.doubt else (case.rule, "")
 
 
 def _event(case: Case, decision: Decision) -> PermissionAnswered:
@@ -127,14 +158,16 @@ def nobody_words(case: Case) -> str:
     ways: list[str] = []
     if case.needs:
         ways.append(" ".join(f"--allow {shlex.quote(word)}" for word in case.permissions))
-    if case.asks and not case.doubt:
-        ways.append(f"taking the rule ask {case.rule!r} out of the settings")
+    if case.asks:
+        ways.append(
+            f"a command that the rules can judge ({case.judged.why})"
+            if case.judged.doubt
+            else f"taking the rule ask {case.judged.rule!r} out of the settings"
+        )
     if case.bare:
         ways.append("--sandbox unconfined")
-    said = [f"not run: {case.at_stake} needs the user's word, and nobody can be asked in this run."]
-    if ways:
-        said.append(f"Whoever starts it can permit it by {' and '.join(ways)}.")
-    if case.doubt:
-        said.append(f"Rules of the settings can't tell what it does ({case.doubt}): write it more plainly.")
-    said.append("Go on without it, or say in the answer what is needed and why.")
-    return " ".join(said)
+    return (
+        f"not run: {case.at_stake} needs the user's word, and nobody can be asked in this run. Whoever "
+        f"starts it can permit it by {' and '.join(ways)}. Go on without it, or say in the answer what is "
+        "needed and why."
+    )

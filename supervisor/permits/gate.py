@@ -17,14 +17,15 @@ from protocol.permission import Kind, Permission, PermissionWordError
 from protocol.policy import Mode, Network, Rung, SandboxPolicy
 from protocol.tools.catalog import Arguments, ArgumentsError, decode
 from protocol.tools.fetch import Fetch, needs_of
+from protocol.tools.jobs import Jobs
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Ready
-from supervisor.permits.asking import Answer, Decider, Question, Questions, Scope
+from supervisor.permits.asking import Answer, Decider, Effects, Question, Questions, Scope
 from supervisor.permits.decisions import Case, Decision, Decisions, nobody_words
 from supervisor.permits.grants import Grants
 from supervisor.permits.judgement import Judgement, Verdict
 from supervisor.permits.wanted import Place, Wanted, has, wanted
-from supervisor.permits.wording import question_about, subject_of, unmet
+from supervisor.permits.wording import effects_question, question_about, subject_of, unmet, untriable
 from supervisor.policy.widen import impossible, reaching, widened
 
 
@@ -72,22 +73,34 @@ class Gate:
         *,
         require: Rung = Rung.OFF,
     ) -> None:
-        self._base = base
+        self.base = base
         self.policy = policy
         """The main worker's, or what it is to be as soon as its jobs have ended."""
         self._ran: set[str] = set()
         """Commands of this turn."""
+        self.behind = False
+        """The user has changed the policy, but jobs keep a worker alive that has the earlier one."""
         self.grants = grants
         self._workers = workers
         self._place = place
         self._questions = questions
         self._judge = judge
-        self._decisions = decisions
+        self.decisions = decisions
         self._require = require
 
     def start_turn(self) -> None:
-        self._decisions.forget_refusals()
+        self.decisions.forget_refusals()
         self._ran.clear()
+
+    async def ready(self) -> Ready:
+        return await self._workers.ready()
+
+    def change(self, base: SandboxPolicy, policy: SandboxPolicy) -> bool:
+        """The user wants another policy, without and with grants, from the next call on.  False where jobs
+        keep the main worker that has the earlier one: then calls get workers of their own."""
+        self.base, self.policy = base, policy
+        self.behind = not self._workers.replace(policy)
+        return not self.behind
 
     async def unmet(self) -> str:
         """Why nothing may run here: less is enforced than the user requires.  Empty where enough is."""
@@ -103,7 +116,7 @@ class Gate:
             return Run()  # the worker says what is wrong with them, and runs nothing
         judged = self._judge(call.name, arguments)
         subject = subject_of(call, arguments)
-        case = Case(call, subject, rule=judged.rule, ran_before=subject in self._ran)
+        case = Case(call, subject, judged=judged, ran_before=subject in self._ran, cwd=self._workers.cwd)
         if judged.verdict is Verdict.DENY:
             words = f"not run: the rule deny {judged.rule!r} of the settings forbids it"
             return self._refused(case, Decider.RULE, words + (f": {judged.why}" if judged.why else ""))
@@ -112,6 +125,8 @@ class Gate:
             return Refuse(f"not run: {self._workers.refusal}")
         if words := unmet(ready, self._require):
             return self._refused(case, Decider.PROGRAM, f"not run: {words}")
+        if words := untriable(arguments, self.policy, ready):
+            return Refuse(f"not run: {words}")
         # A page is fetched by the supervisor, which holds to its list on every rung.
         case = replace(case, unlisted=isinstance(arguments, RunCommand) and ready.rung is not Rung.FULL)
         try:
@@ -122,8 +137,26 @@ class Gate:
             return self._refused(replace(case, needs=needs), Decider.PROGRAM, words)
         return await self._permit(replace(case, needs=needs), arguments, judged, ready)
 
+    async def accept(self, call: ToolCall, effects: Effects) -> Answer | None:
+        """Whether the user wants what a dry run did; None where nobody can be asked.  Raises StopError."""
+        if not self._questions.somebody:
+            return None
+        arguments = decode(call.name, call.arguments)
+        case = Case(call, subject_of(call, arguments))
+        question = effects_question(case, effects, arguments, self._workers.cwd)
+        try:
+            number, answer = await self._questions.ask(question, lambda: None)
+        except BaseException:
+            self.decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
+            raise
+        scope = Scope.ONCE if answer.scope is not None else None
+        said = f": {answer.words}" if answer.words else ""
+        words = answer.words if scope else f"not run: the user discarded what it did in a dry run{said}"
+        self.decisions.take(replace(case, question=number), Decision(Decider.USER, scope, words))
+        return Answer(scope, answer.words)
+
     def _refused(self, case: Case, by: Decider, words: str) -> Refuse:
-        self._decisions.take(case, Decision(by, words=words))
+        self.decisions.take(case, Decision(by, words=words))
         return Refuse(words)
 
     def _needs(self, arguments: Arguments, *, listed: bool) -> tuple[Wanted, ...]:
@@ -133,7 +166,7 @@ class Gate:
             found = wanted(arguments.needs, self._place)
         elif isinstance(arguments, Fetch) and (host := needs_of(arguments)) is not None:
             found = (Wanted(host, str(host)),)
-        return tuple(one for one in found if not has(self._base, one.permission, listed=listed))
+        return tuple(one for one in found if not has(self.base, one.permission, listed=listed))
 
     def _cannot(self, needs: tuple[Wanted, ...], arguments: Arguments) -> str:
         """Why nobody could permit this, in words for the model."""
@@ -143,6 +176,8 @@ class Gate:
         unconfined = any(one.permission.kind is Kind.UNCONFINED for one in needs)
         if unconfined and self._require is not Rung.OFF:
             return f"not run: unconfined can't be had: sandbox.require is {self._require.value!r}"
+        if unconfined and isinstance(arguments, RunCommand) and arguments.dry_run:
+            return "not run: an unconfined command can't be kept from the workspace, so it has no dry run"
         if unconfined and isinstance(arguments, RunCommand) and arguments.background:
             return (
                 "not run: an unconfined command has a worker of its own, which ends with the call, so it "
@@ -154,9 +189,7 @@ class Gate:
         self, case: Case, arguments: Arguments, judged: Judgement, ready: Ready
     ) -> Run | Refuse:
         """Past the rules that forbid: what is not permitted yet is asked for."""
-        asks = judged.verdict is Verdict.ASK
-        case = replace(case, bare=self._is_bare(case, arguments, ready), asks=asks)
-        case = replace(case, doubt=judged.why if asks and judged.doubt else "")
+        case = replace(case, bare=self._is_bare(case, arguments, ready), asks=judged.verdict is Verdict.ASK)
         known = self._known(case, judged)
         if known is None:
             question = question_about(case, self._open(case), arguments, ready, self._workers.cwd)
@@ -188,10 +221,10 @@ class Gate:
 
     def _known(self, case: Case, judged: Judgement) -> Decision | None:
         """What follows from earlier decisions; None where the user has to be asked."""
-        if refused := self._decisions.refused(case):
-            return self._decisions.take(case, refused)
-        asks = case.asks and not self._decisions.quiet(case)
-        bare = case.bare and judged.verdict is not Verdict.ALLOW and not self._decisions.approved(case)
+        if refused := self.decisions.refused(case):
+            return self.decisions.take(case, refused)
+        asks = case.asks and not self.decisions.quiet(case)
+        bare = case.bare and judged.verdict is not Verdict.ALLOW and not self.decisions.approved(case)
         free = self.grants.covering(Permission(Kind.UNCONFINED))
         if self._open(case) or asks or (bare and free is None):
             return None
@@ -201,13 +234,13 @@ class Gate:
         if case.bare:
             by.append(Decider.RULE if judged.verdict is Verdict.ALLOW else free or Decider.GRANT)
         decider = Decider.GRANT if Decider.GRANT in by else next(one for one in by if one is not None)
-        return self._decisions.take(case, Decision(decider, Scope.SESSION))
+        return self.decisions.take(case, Decision(decider, Scope.SESSION))
 
     async def _asked(self, case: Case, question: Question, judged: Judgement) -> Decision:
         """Ask, or say why nobody can be asked."""
         if not self._questions.somebody:
             words = nobody_words(case)
-            return self._decisions.take(case, Decision(Decider.NOBODY, words=words))
+            return self.decisions.take(case, Decision(Decider.NOBODY, words=words))
         earlier: list[Decision] = []
 
         def settled() -> Answer | None:
@@ -220,7 +253,7 @@ class Gate:
         try:
             number, answer = await self._questions.ask(question, settled)
         except BaseException:
-            self._decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
+            self.decisions.tell(case, Decision(Decider.CANCELLED, words="the call ended before an answer"))
             raise
         if earlier:
             return earlier[0]
@@ -232,8 +265,8 @@ class Gate:
             words = (
                 f"not run: the user said no to {case.at_stake}{said}. Don't ask for it again in this turn."
             )
-            return self._decisions.take(case, Decision(Decider.USER, words=words))
-        decision = self._decisions.take(case, Decision(Decider.USER, answer.scope, answer.words))
+            return self.decisions.take(case, Decision(Decider.USER, words=words))
+        decision = self.decisions.take(case, Decision(Decider.USER, answer.scope, answer.words))
         self.grants.add([one.permission for one in self._open(case)], answer.scope, case.subject)
         return decision
 
@@ -251,7 +284,7 @@ class Gate:
         permissions = [one.permission for one in case.needs]
         approved = case.bare or Permission(Kind.UNCONFINED) in permissions
         if not permissions:
-            return Run(approved=approved)
+            return self._run_as_it_is(arguments, approved=approved)
         lasting = [one for one in permissions if _lasts(one, case, decision)]
         self.policy = self._widened(self.policy, lasting, arguments, ready)
         policy = self._widened(self.policy, permissions, arguments, ready)
@@ -263,6 +296,19 @@ class Gate:
                 "this permission. Stop them with `jobs`, or run this command in the foreground."
             )
         return Run(policy, approved)
+
+    def _run_as_it_is(self, arguments: Arguments, *, approved: bool) -> Run | Refuse:
+        """In the main worker, unless that is an earlier policy's."""
+        if self.behind:
+            self.behind = not self._workers.replace(self.policy)
+        if not self.behind or isinstance(arguments, Jobs):
+            return Run(approved=approved)
+        if isinstance(arguments, RunCommand) and arguments.background:
+            return Refuse(
+                "not run: the user has changed the sandbox, and background jobs still run in the worker that "
+                "was before. Stop them with `jobs`, or run this command in the foreground."
+            )
+        return Run(self.policy, approved)
 
 
 def _lasts(permission: Permission, case: Case, decision: Decision) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +42,7 @@ class ProjectGrants:
             return msgspec.json.decode(self._path.read_bytes(), type=tuple[Granted, ...])
         except FileNotFoundError:
             return ()
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             self.problem = f"{self._path}: can't be read, so nothing that it grants is in force ({error})"
             return ()
 
@@ -53,10 +54,13 @@ class ProjectGrants:
         return tuple(found)
 
     def add(self, permissions: Collection[Permission], command: str) -> None:
-        """Raises StopError where that can't be kept."""
+        """Raises StopError where that can't be kept.  A file without sense is put beside the new one."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._alone():
+            self.problem = ""
             kept = self.all()
+            if self.problem and self._path.read_bytes():
+                self._path.rename(self._path.with_name(f"grants-unreadable-{time.time_ns()}.json"))
             known = {one.permission for one in kept}
             new = [str(one) for one in permissions if str(one) not in known]
             self._write((*kept, *(Granted(one, now, command) for one in new)))
@@ -103,21 +107,21 @@ class Grants:
     """All grants that are in force.  `given`: those of `--allow`."""
 
     def __init__(self, given: Collection[Permission], project: ProjectGrants) -> None:
-        self._given = tuple(given)
+        self.given = tuple(given)
         self._project = project
-        self._granted: list[Permission] = list(project.permissions())
+        self.granted: list[Permission] = list(project.permissions())
 
     def covering(self, permission: Permission) -> Decider | None:
         """Who has granted that already."""
-        if any(covers(one, permission) for one in self._given):
+        if any(covers(one, permission) for one in self.given):
             return Decider.FLAG
-        if any(covers(one, permission) for one in self._granted):
+        if any(covers(one, permission) for one in self.granted):
             return Decider.GRANT
         return None
 
     def standing(self) -> tuple[Permission, ...]:
         """What every command may: all but to run unconfined, which is for a call that asks for it."""
-        every = dict.fromkeys((*self._given, *self._granted))
+        every = dict.fromkeys((*self.given, *self.granted))
         return tuple(one for one in every if one.kind is not Kind.UNCONFINED)
 
     def add(self, permissions: Collection[Permission], scope: Scope, command: str) -> None:
@@ -125,7 +129,24 @@ class Grants:
         if scope is Scope.PROJECT:
             self._project.add(permissions, command)
         if scope is not Scope.ONCE:
-            self._granted += [one for one in permissions if one not in self._granted]
+            self.granted += [one for one in permissions if one not in self.granted]
+
+    def of_project(self) -> tuple[Granted, ...]:
+        """What the file says now."""
+        return self._project.all()
+
+    def revoke(self, words: Collection[str] | None) -> tuple[str, ...]:
+        """Take these back, or all (None), those of `--allow` too; which of them there were.  Raises StopError
+        where the project's file can't be written; then all stays as it is."""
+        kept = {one.permission for one in self._project.all()}
+        there = dict.fromkeys((*map(str, self.given), *map(str, self.granted), *sorted(kept)))
+        taken = tuple(one for one in there if words is None or one in words)
+        for one in taken:
+            if one in kept:
+                self._project.revoke(one)
+        self.given = tuple(one for one in self.given if str(one) not in taken)
+        self.granted = [one for one in self.granted if str(one) not in taken]
+        return taken
 
 
 def covers(grant: Permission, wanted: Permission) -> bool:

@@ -14,10 +14,10 @@ class Verdict(Enum):
 
 
 class Judgement(Struct, frozen=True):
-    """`rule`: the pattern that decided; `why`: in words, what of the call it met.  `doubt`: only running it
-    would show whether a rule is about it."""
+    """`rule`: the pattern that decided; `why`: in words, what of the call it met."""
 
     verdict: Verdict = Verdict.NONE
     rule: str = ""
     why: str = ""
     doubt: bool = False
+    """It asks since nobody can tell whether a rule names the call: a yes is for this very call."""

@@ -1,7 +1,7 @@
 """From settings to a gate: what has been granted before a session begins, and who decides from then on."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from protocol.events import AnyEvent, Notice
@@ -15,6 +15,7 @@ from supervisor.permits.gate import Gate, Workers
 from supervisor.permits.grants import Grants, ProjectGrants
 from supervisor.permits.judgement import Judgement
 from supervisor.permits.wanted import Place, wanted
+from supervisor.places import user_file
 from supervisor.policy.widen import impossible, widened
 from supervisor.settings import Settings
 
@@ -30,11 +31,12 @@ class Permits:
         environ: Mapping[str, str],
         tell: Callable[[AnyEvent], None],
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._base = base
         self._tell = tell
         home = Path(environ.get("HOME") or "~").expanduser().resolve()
-        self._place = Place(settings.workspace.resolve(), home, settings.home.resolve())
+        own = user_file(environ).parent.resolve()
+        self._place = Place(settings.workspace.resolve(), home, settings.home.resolve(), own)
         kept = ProjectGrants(settings.home, settings.project)
         self.grants = Grants(self._given(), kept)
         if kept.problem:
@@ -42,11 +44,19 @@ class Permits:
         self.policy = self._granted(base)
         """With all that was granted before the session."""
 
+    def rebase(self, base: SandboxPolicy) -> SandboxPolicy:
+        """From now on this is the policy without any grant; with all that stands."""
+        self._base = base
+        self.policy = self._granted(base)
+        return self.policy
+
+    def meant(self, words: Sequence[str]) -> list[Permission]:
+        """Permissions by their words, with real paths.  Raises PermissionWordError."""
+        return [one.permission for one in wanted(words, self._place)]
+
     def _given(self) -> list[Permission]:
         try:
-            return [
-                one.permission for one in wanted([str(one) for one in self._settings.granted], self._place)
-            ]
+            return self.meant([str(one) for one in self.settings.granted])
         except PermissionWordError as error:
             raise StopError(f"--allow: {error}", USAGE) from error
 
@@ -60,7 +70,7 @@ class Permits:
         return policy
 
     def _judge(self, workers: Workers) -> Callable[[str, Arguments], Judgement]:
-        place, rules = self._place, self._settings.rules
+        place, rules = self._place, self.settings.rules
         if not (rules.allow or rules.ask or rules.deny):
             return lambda _tool, _arguments: Judgement()
         # Late: it loads a parser of bash, which takes longer than all the rest of this room.
@@ -80,7 +90,7 @@ class Permits:
     ) -> Gate:
         """The session's gate over the pool, whose first policy is `policy`.  Raises StopError where less is
         enforced than the settings require."""
-        require = self._settings.sandbox.require
+        require = self.settings.sandbox.require
         gate = Gate(
             self._base,
             self.policy,

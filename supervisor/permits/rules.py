@@ -32,6 +32,7 @@ from supervisor.choices.tables import RulesChoices
 from supervisor.permits.bash import Command, Parsed, Writing, parse
 from supervisor.permits.globs import path_matches, text_matches, text_may_match, url_matches
 from supervisor.permits.judgement import Judgement, Verdict
+from supervisor.permits.wanted import LONGEST
 from supervisor.permits.wrappers import ANY
 
 WRITING_TOOLS = ("write_file", "edit_file")
@@ -106,17 +107,19 @@ def _url(arguments: Fetch) -> Url | None:
 
 def _names_url(pattern: str, url: Url) -> bool:
     if "://" in pattern:
-        return url_matches(pattern, str(url))
+        return url_matches(pattern, re.sub(r"(?<!:)//+", "/", str(url)))
     host = pattern.lower()
     return text_matches(host, url.permission.target) or text_matches(host, url.host)
 
 
 def _names(path: str, base: str, where: Where) -> list[str]:
-    """The path as it is written and where it leads, both absolute."""
+    """The path as it is written and where it leads, both absolute.  What can be no path is nowhere else."""
     if path == "~" or path.startswith("~/"):
         path = where.home + path[1:]
     whole = str(Path(base, path))
     lexical = os.path.normpath(whole)
+    if "\0" in whole or len(whole) > LONGEST:
+        return [lexical]
     # A `..` after a link leads elsewhere than its text says.
     return list(dict.fromkeys((lexical, where.real(lexical), where.real(whole))))
 
@@ -186,7 +189,7 @@ def _perhaps(parsed: Parsed, deny: Patterns, ask: Patterns, guarding: bool) -> J
         return Judgement(Verdict.ASK, "", f"it can't be judged: {_shown(parsed.doubt)}", doubt=True)
     for listed in (deny, ask):
         if found := _first(parsed, listed, Verdict.ASK, text_may_match):
-            return Judgement(Verdict.ASK, found.rule, f"{found.rule!r} may be about {found.why}", doubt=True)
+            return Judgement(Verdict.ASK, found.rule, f"it may be met by {found.why}", doubt=True)
     if guarding and any(isinstance(part, Writing) and ANY in part.target for part in parsed.parts):
         return Judgement(Verdict.ASK, "", "which file it writes is known only when it runs", doubt=True)
     return None

@@ -14,6 +14,9 @@ from protocol.permission import Kind, Permission, PermissionWordError, parse
 from protocol.policy import Mode, Network, SandboxPolicy
 from supervisor.network.hosts import Hosts
 
+LONGEST = 4096
+"""Characters of a path; the kernel knows no longer one."""
+
 
 class Place(Struct, frozen=True):
     """What words are read against: real paths, but for `home`."""
@@ -23,6 +26,8 @@ class Place(Struct, frozen=True):
     """The user's own."""
     state: Path
     """Our own state directory: no permission opens it."""
+    settings: Path
+    """The directory of the user's settings: no permission lets anybody write it."""
 
 
 class Wanted(Struct, frozen=True):
@@ -51,16 +56,20 @@ def _one(word: str, place: Place) -> Wanted:
 
 
 def _at_place(permission: Permission, word: str, place: Place) -> Wanted:
+    if len(permission.target) > LONGEST:
+        raise PermissionWordError(f"{word[:80]!r}… is longer than any path")
     named = named_path(permission.target, place)
     real = Path(os.path.realpath(named))
     kind = permission.kind.value
     if not os.path.lexists(real):
-        above = next(parent for parent in real.parents if parent.exists())
+        # One that can't be looked into counts as not there, for whoever runs this can't see it either.
+        above = next(parent for parent in real.parents if os.path.lexists(parent))
         raise PermissionWordError(
             f"{word!r}: {real} does not exist; ask for the directory in which it is to be made, "
             f"as in {kind}:{above}"
         )
-    if real.is_relative_to(place.state):
+    own = (place.state, place.settings) if permission.kind is Kind.WRITE else (place.state,)
+    if any(real.is_relative_to(one) for one in own):
         raise PermissionWordError(f"{word!r}: no command gets at this program's own files")
     try:
         str(real).encode()

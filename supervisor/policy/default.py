@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from protocol.policy import Mode, Network, SandboxPolicy
+from protocol.policy import Mode, Network, SandboxPolicy, of_the_machine
 from supervisor.choices.tables import SandboxChoices
 from supervisor.exits import USAGE, StopError
 from supervisor.policy.environment import commands_environment, is_text
@@ -41,6 +41,9 @@ def default_policy(
     for a workspace that can't be worked in.
     """
     wishes = wishes or SandboxChoices()
+    for path in filter(of_the_machine, map(str, _real(map(Path, wishes.write)))):
+        words = f"sandbox.write can't hold {path}: it reaches devices or switches of the machine; take it out"
+        raise StopError(f"{words}, or run what needs it without a sandbox.", USAGE)
     root, tmp, state = workspace.resolve(), tmp.resolve(), home_state.resolve()
     user_home = Path(environ.get("HOME") or "~").expanduser().resolve()
     _usable(root, workspace)

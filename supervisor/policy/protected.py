@@ -1,6 +1,6 @@
 """What stays as it is inside a workspace: files that other programs will run later by themselves, when
 nobody looks.  Sources, Makefiles and the like are not among them: a user runs those knowingly, and a diff
-shows them.  Only what exists is named, real and no link."""
+shows them.  Only what exists is named, real and no link: where there is one, what it leads to."""
 
 import os
 import stat
@@ -18,7 +18,8 @@ def protected_places(workspace: Path, repositories: Iterable[Path]) -> Iterator[
     repository = repository_of(workspace)
     if repository is not None:
         wanted += named_by_config(repository, workspace)
-    found = {path: None for path in wanted if _stays(path)}
+    wanted += [path.resolve() for path in wanted if path.is_symlink()]
+    found = {path: None for path in wanted if workspace in path.parents and _stays(path)}
     # What lies below another one is covered by it.
     yield from (path for path in found if not any(above in found for above in path.parents))
 

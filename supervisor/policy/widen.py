@@ -12,7 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from protocol.permission import Kind, Permission
-from protocol.policy import Mode, Network, Rung, SandboxPolicy
+from protocol.policy import Mode, Network, Rung, SandboxPolicy, of_the_machine
 from supervisor.policy.environment import with_network
 from supervisor.policy.repository import repository_of, run_later
 
@@ -51,6 +51,8 @@ def impossible(policy: SandboxPolicy, permission: Permission) -> str:
             return "the workspace has no git repository of its own"
         case Kind.READ | Kind.WRITE:
             path = _absolute(policy, permission.target)
+            if permission.kind is Kind.WRITE and of_the_machine(path):
+                return f"{path} reaches devices or switches of the machine; that takes `unconfined`"
             if not os.path.lexists(path):
                 return f"{path} does not exist; ask for the directory in which it is to be made"
             real = os.path.realpath(path)

@@ -6,7 +6,8 @@ length would go into the conversation, to the disk and into every later request.
 
 from msgspec.structs import replace
 
-from protocol.wire import Denial, JobEnded, ToolFinished
+from protocol.permission import PermissionWordError, parse
+from protocol.wire import Denial, JobEnded, Ready, ToolFinished
 
 RESULT_SLACK = 4096
 """Bytes that a result may have above its cap: a tool's closing words."""
@@ -47,14 +48,32 @@ def bounded(finished: ToolFinished, cap: int) -> ToolFinished:
 
 
 def _denial(denial: Denial) -> Denial:
-    """A permission that is longer than any path is none that anybody could give."""
+    """A permission that nobody could ask for in words is none that anybody could give."""
     asked = denial.permission
-    return replace(
-        denial,
-        what=denial.what[:LINE],
-        permission=asked if asked is not None and len(asked.target) <= _PATH else None,
-    )
+    try:
+        if asked is not None and (len(asked.target) > _PATH or parse(str(asked)) != asked):
+            asked = None
+    except PermissionWordError:
+        asked = None
+    return replace(denial, what=_line(denial.what), permission=asked)
 
 
 def bounded_job(ended: JobEnded) -> JobEnded:
-    return JobEnded(ended.id[:LINE], ended.line[:LINE], max(0, ended.jobs))
+    """It becomes a line by the program, so it must not look like two."""
+    return JobEnded(ended.id[:LINE], _line(ended.line), max(0, ended.jobs))
+
+
+def bounded_ready(ready: Ready) -> Ready:
+    return replace(
+        ready,
+        notes=tuple(map(_line, ready.notes[:_LINES])),
+        refuse_commands=_line(ready.refuse_commands),
+        probes=tuple(
+            replace(probe, name=_line(probe.name), why=_line(probe.why), remedy=_line(probe.remedy))
+            for probe in ready.probes[:_LINES]
+        ),
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text[:LINE].splitlines())

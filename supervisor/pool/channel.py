@@ -17,7 +17,8 @@ HIGH_WATER = 32 * 1024 * 1024
 """Bytes that may wait for a worker: two frames of the longest kind.  More means that it doesn't read."""
 _READ_BYTES = 256 * 1024
 _MESSAGES_PER_PASS = 64
-"""After so many messages others get their turn."""
+_BYTES_PER_PASS = 4 * 1024 * 1024
+"""After so much of either others get their turn."""
 _BUFFER_BYTES = 1024 * 1024
 """What the kernel may hold, where it allows so much: frames of a megabyte then need fewer turns."""
 
@@ -49,6 +50,8 @@ class Channel:
         self._space = memoryview(bytearray(_READ_BYTES))
         self._outbox = bytearray()
         self._filled = trio.Event()
+        self._read = 0
+        """Bytes since others got their turn."""
 
     def post(self, message: ToWorker) -> None:
         """Send, without waiting.  Raises FrameError for what is too large and ChannelClosedError where the
@@ -97,6 +100,10 @@ class Channel:
                 raise ChannelClosedError("its wire is closed") from error
             if not size:
                 raise ChannelClosedError("its wire is closed")
+            self._read += size
+            if self._read > _BYTES_PER_PASS:  # also in the middle of a long frame
+                self._read = 0
+                await trio.lowlevel.checkpoint()
             try:
                 if messages := [
                     decode_to_supervisor(payload) for payload in self._frames.feed(self._space[:size])

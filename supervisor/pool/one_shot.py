@@ -1,7 +1,11 @@
 """The worker of one call: it is born for it and ends with it, and so does all that the call started."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
 import trio
 
+from protocol.policy import Means, Rung, SandboxPolicy
 from protocol.wire import JobEnded, Ready
 from supervisor.pool.channel import ChannelClosedError
 from supervisor.pool.life import Life
@@ -9,10 +13,21 @@ from supervisor.pool.worker import Running, Worker, refused
 from supervisor.pool.zygote import Zygote
 
 
-class OneShot:
-    """The worker of one call, as whoever waits for it sees it."""
+def enough(ready: Ready) -> str:
+    """Whatever is enforced will do."""
+    return ""
 
-    def __init__(self) -> None:
+
+class OneShot:
+    """The worker of one call, as whoever waits for it sees it.
+
+    `unmet`: why a worker that enforces so little gets no call, or nothing.  That the main one has more is no
+    promise: what it needs of the machine may be used up.
+    """
+
+    def __init__(self, policy: SandboxPolicy, unmet: Callable[[Ready], str] = enough) -> None:
+        self._policy = policy
+        self._unmet = unmet
         self.worker: Worker | None = None
         self.has_call = False
         self.settled = trio.Event()
@@ -26,7 +41,14 @@ class OneShot:
             self.settled.set()
 
     def begun(self, worker: Worker, ready: Ready) -> None:
-        self.worker = worker
+        if (self._policy.needs_mounts and ready.rung is not Rung.FULL) or (
+            self._policy.layer and ready.means is not Means.NATIVE
+        ):
+            self._why = "its worker would have changed the workspace itself"
+        elif why := self._unmet(ready):
+            self._why = why
+        else:
+            self.worker = worker
         self.settled.set()
 
     def over(self, worker: Worker) -> None:
@@ -46,6 +68,26 @@ class OneShot:
         if not self.has_call:
             running.finish(refused(running.call, self._why))
         return self.has_call
+
+
+@asynccontextmanager
+async def lone(one: OneShot, life: Life, zygote: Zygote, lives: trio.Nursery) -> AsyncIterator[None]:
+    """From birth to burial; the block begins when the worker has begun, or never will."""
+    lives.start_soon(one.play, life, zygote)
+    try:
+        await one.settled.wait()
+        yield
+    finally:
+        life.let_go()
+        with trio.CancelScope(shield=True):  # bounded, as its burial is
+            await life.done.wait()
+
+
+def place_in(view: SandboxPolicy, workspace: str, cwd: str) -> str:
+    """Where a command starts that has this view of the workspace."""
+    if cwd != workspace and not cwd.startswith(f"{workspace}/"):
+        return cwd
+    return view.workspace + cwd.removeprefix(workspace)
 
 
 def _no_job(ended: JobEnded) -> None:

@@ -89,10 +89,11 @@ class WaysOut:
 
     def dial(self, asked: wire.Dial, *, known: bool) -> None:
         """Answered when there is a connection, or none can be had.  `known`: the call runs."""
-        count = self._dials[asked.call_id] = self._dials.get(asked.call_id, 0) + 1 if known else 0
-        if not known or count > _DIALS_PER_CALL or self._nursery is None:
+        count = self._dials.get(asked.call_id, 0)
+        if not known or count >= _DIALS_PER_CALL or self._nursery is None:
             self._post(wire.DialRefused(asked.call_id, "this call can have no more connections"))
         else:
+            self._dials[asked.call_id] = count + 1
             self._nursery.start_soon(self._give, asked)
 
     def forget(self, call_id: str) -> None:

@@ -18,7 +18,7 @@ from protocol.display import Display
 from protocol.policy import Limits, SandboxPolicy
 from protocol.wire import Status, ToolFinished, ToSupervisor
 from supervisor.exits import StopError
-from supervisor.pool.bounds import BLOCK, bounded, bounded_job
+from supervisor.pool.bounds import BLOCK, bounded, bounded_job, bounded_ready
 from supervisor.pool.channel import Channel, ChannelBrokenError, ChannelClosedError
 from supervisor.pool.ways_out import WaysOut, with_denials
 from supervisor.pool.zygote import Born, NoWorkerError
@@ -35,6 +35,10 @@ _FILES_PER_CALL = 8
 _DENIALS = 16
 """Of one call, by the proxy: one that tries every host is not told of each."""
 
+_BURST = 20.0
+_PER_SECOND = 20.0
+"""Messages with what a command prints; a worker sends ten a second, and one more at the end."""
+
 _JOBS = 10_000
 """Ends of jobs that one worker may tell of: each is a line for the user and for the model."""
 
@@ -42,7 +46,8 @@ EFFECT_UNKNOWN = "The effect of this call is unknown: check before you repeat it
 
 
 class Running:
-    """A call that a worker has.  `done` is set once `finished` is there."""
+    """A call that a worker has.  `done` is set once `finished` is there, or the worker has given it back: it
+    was not begun."""
 
     def __init__(
         self,
@@ -61,11 +66,28 @@ class Running:
         self.finished: ToolFinished | None = None
 
         self._denials: dict[wire.Denial, None] = {}
+        self._printed = 0.0
+        self._room = _BURST
+
+    def printed(self, text: str) -> None:
+        """For the screen.  What comes faster than a well worker sends it is left out, so that a flood waits
+        nowhere for a slow reader."""
+        now = trio.current_time()
+        self._room = min(_BURST, self._room + (now - self._printed) * _PER_SECOND)
+        self._printed = now
+        if self._room >= 1:
+            self._room -= 1
+            self.on_output(text)
 
     def denied(self, denial: wire.Denial) -> None:
         """The proxy refused this while the call ran.  Other tools than a command have no proxy."""
         if self.call.name == "run_command" and len(self._denials) < _DENIALS:
             self._denials[denial] = None
+
+    def again(self, *, alone: bool) -> None:
+        """Another worker is to have it."""
+        self.done = trio.Event()
+        self.alone = alone
 
     def finish(self, finished: ToolFinished) -> None:
         if self.finished is None:
@@ -124,7 +146,7 @@ class Worker:
                         f"{wire.VERSION_MIN} to {wire.VERSION_MAX}: two installations are mixed"
                     )
                 self._channel.post(wire.Welcome(version, policy, limits))
-                return await self._expect(wire.Ready)
+                return bounded_ready(await self._expect(wire.Ready))
         except trio.TooSlowError:
             raise NoWorkerError(f"a worker was not ready within {wire.HANDSHAKE_SECONDS:.0f} s") from None
         except (ChannelClosedError, ValueError) as error:
@@ -169,7 +191,7 @@ class Worker:
                     running.finish(finished)
             case wire.ToolOutput(call_id=call_id, text=text):
                 if running := self._running.get(call_id):
-                    running.on_output(text[:BLOCK])
+                    running.printed(text[:BLOCK])
             case wire.OpenOutput(call_id=call_id):
                 self._give_output(call_id)
             case wire.JobEnded():
@@ -183,6 +205,9 @@ class Worker:
                 raise ChannelBrokenError(f"it said {type(message).__name__} twice")
             case wire.Dial(call_id=call_id):
                 self._out().dial(message, known=call_id in self._running)
+            case wire.Uncovered(call_id=call_id):
+                if running := self._running.get(call_id):
+                    running.done.set()
             case wire.ProxyListens():
                 self._out().listens()
             case _:

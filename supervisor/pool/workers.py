@@ -7,7 +7,6 @@ own, which ends with it.  Where commands start is the pool's: it goes from worke
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import TracebackType
 
 import trio
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from supervisor import machine
 from supervisor.pool.channel import ChannelClosedError
 from supervisor.pool.events import PoolEvent, WorkerDied, WorkerReady
 from supervisor.pool.life import Life
-from supervisor.pool.one_shot import OneShot
+from supervisor.pool.one_shot import OneShot, lone, place_in
 from supervisor.pool.worker import OpenOutput, Running, Worker, not_run, refused
 from supervisor.pool.zygote import Launch, Zygote
 
@@ -32,34 +31,8 @@ _CANCEL_SECONDS = 2.0
 """Beyond the grace that a command gets: what a worker may take to say how a cancelled call ended."""
 
 
-def open_pool(
-    policy: SandboxPolicy,
-    limits: Limits,
-    open_output: OpenOutput,
-    tell: Callable[[PoolEvent], None],
-    *,
-    environ: Mapping[str, str] | None = None,
-    launch: Launch | None = None,
-) -> "PoolOpening":
-    """`async with open_pool(...) as pool`, on the main thread; at the end of the block nothing of it runs.
-
-    `open_output(call_id)` gives a new file in the output directory: (name, descriptor), the descriptor is
-    closed by the pool; OSError or StopError where there is none.  `tell` and `open_output` must not block.
-    `environ`: where PATH for starting workers is taken from; nothing else of it reaches them.
-    """
-    pool = Pool(
-        policy,
-        limits,
-        open_output,
-        tell,
-        environ=environ or {},
-        launch=launch or Launch.told_by(environ or {}),
-    )
-    return PoolOpening(pool)
-
-
 class Pool:
-    """`keep` runs as a task for the pool's whole life."""
+    """`keep` runs as a task for the pool's whole life.  The arguments are those of `open_pool`."""
 
     def __init__(
         self,
@@ -70,6 +43,7 @@ class Pool:
         *,
         environ: Mapping[str, str],
         launch: Launch,
+        unmet: Callable[[Ready], str],
     ) -> None:
         self._marker = machine.marker()
         self._policy = policy
@@ -81,6 +55,7 @@ class Pool:
         self._tell = tell
         self._environ = environ
         self._launch = launch
+        self._unmet = unmet
         self._below: tuple[Zygote, trio.Nursery] | None = None
         """The zygote that workers can be had from, and where their lives are played."""
         self._life: Life | None = None
@@ -119,11 +94,19 @@ class Pool:
         life, worker = self._life, self._worker
         if life is None or life.policy == self._marked(self._policy):
             return True
-        if worker is not None and not worker.idle:
-            return False
         if worker is not None:
-            self._no_longer(worker)
+            return self._let_go(worker)
         life.let_go()
+        return True
+
+    def _let_go(self, worker: Worker) -> bool:
+        """Have another one in its place, if nothing is lost by that."""
+        if worker is not self._worker or self._life is None:
+            return True
+        if not worker.idle:
+            return False
+        self._no_longer(worker)
+        self._life.let_go()
         return True
 
     def _marked(self, policy: SandboxPolicy) -> SandboxPolicy:
@@ -153,14 +136,23 @@ class Pool:
                 await self._alone(running, self._marked(policy))
         finally:
             finished = running.finished or not_run(call)
-            self.cwd = finished.cwd or self.cwd
+            if policy is None or not policy.tries:  # a view is gone with its call
+                self.cwd = finished.cwd or self.cwd
             deliver(finished)
 
     async def _in_main(self, running: Running) -> None:
         worker: Worker | None = None
         try:
-            worker = await self._hand_over(running)
-            await running.done.wait()
+            while running.finished is None:
+                worker = await self._hand_over(running)
+                await running.done.wait()
+                if running.finished is None and worker is not None:
+                    worker.forget(running)
+                    busy = not self._let_go(worker)
+                    running.again(alone=busy)
+                    worker = None
+                    if busy:
+                        await self._alone(running, self._marked(self._policy))
         except trio.Cancelled:
             if worker is not None:
                 await self._stop(worker, running)
@@ -176,22 +168,27 @@ class Pool:
         if self._below is None or self._worker is None:
             running.finish(refused(running.call, self._refusal))
             return
-        zygote, lives = self._below
-        one = OneShot()
-        life = Life(policy, self._limits, self._open_output, one)
-        lives.start_soon(one.play, life, zygote)
-        try:
-            await one.settled.wait()
-            if one.hand_over(running, self.cwd):
-                await running.done.wait()
-        except trio.Cancelled:
-            if one.has_call and one.worker is not None:
-                await self._stop(one.worker, running)
-            raise
-        finally:
-            life.let_go()
-            with trio.CancelScope(shield=True):  # bounded, as its burial is
-                await life.done.wait()
+        one = OneShot(policy, self._unmet)
+        async with lone(one, Life(policy, self._limits, self._open_output, one), *self._below):
+            try:
+                if one.hand_over(running, place_in(policy, self._policy.workspace, self.cwd)):
+                    await running.done.wait()
+                    if running.finished is None:
+                        why = "a file that the sandbox closes was being replaced; try it again"
+                        running.finish(refused(running.call, why))
+            except trio.Cancelled:
+                if one.has_call and one.worker is not None:
+                    await self._stop(one.worker, running)
+                raise
+
+    async def can_have(self, policy: SandboxPolicy) -> bool:
+        """Whether a worker with this policy can be had: one is born, and let go."""
+        await self._settle()
+        if self._below is None or self._worker is None:
+            return False
+        one = OneShot(policy, self._unmet)
+        async with lone(one, Life(policy, self._limits, self._open_output, one), *self._below):
+            return one.worker is not None
 
     async def _hand_over(self, running: Running) -> Worker | None:
         """The worker that has the call now; None where the call is finished already."""
@@ -199,8 +196,9 @@ class Pool:
         while True:
             await self._settle()
             worker = self._worker
-            if worker is None:
-                running.finish(refused(call, self._refusal))
+            why = self._unmet(self._ready) if self._ready else self._refusal
+            if worker is None or why:
+                running.finish(refused(call, why))
                 return None
             try:
                 worker.start(running, self.cwd)
@@ -302,24 +300,3 @@ class Pool:
         """Until there is a worker, or a reason why there is none."""
         while self._worker is None and not self._refusal:
             await self._settled.wait()
-
-
-class PoolOpening:
-    """What `open_pool` returns.  A class, since a generator would wrap the block's exceptions in a group."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._nursery = trio.open_nursery()
-
-    async def __aenter__(self) -> Pool:
-        machine.adopt_orphans()
-        nursery = await self._nursery.__aenter__()
-        self._cancel = nursery.cancel_scope.cancel
-        nursery.start_soon(self._pool.keep)
-        return self._pool
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._cancel()
-        await self._nursery.__aexit__(None, None, None)

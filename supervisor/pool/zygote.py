@@ -38,6 +38,8 @@ START_SECONDS = 10.0
 """Until a zygote has imported everything; about 0.1 s are needed."""
 _FORK_SECONDS = 15.0
 """Some ten milliseconds are needed; each step of a birth has a bound of its own."""
+_PLACE_SECONDS = 0.05
+"""More of it for each place that is closed; bwrap takes ever longer for the next one."""
 _END_SECONDS = 3.0
 """How long a zygote may take to end everything below it and itself."""
 _REPORT_BYTES = 4096
@@ -179,7 +181,9 @@ class Zygote:
             with their_wire, their_descriptors, _content(birth) as content:
                 fds = (their_wire.fileno(), their_descriptors.fileno(), content.fileno())
                 socket.send_fds(self._control, [encode_control(Fork(number))], fds)
-            await self._until(lambda: number in self._answers, _FORK_SECONDS, "it did not answer")
+            places = len(birth.policy.hidden) + len(birth.policy.protected)
+            seconds = _FORK_SECONDS + _PLACE_SECONDS * places
+            await self._until(lambda: number in self._answers, seconds, "it did not answer")
             answer, received = self._answers.pop(number)
             if isinstance(answer, NotForked):
                 raise NoWorkerError(f"no worker process could be forked: {answer.why}")
@@ -262,11 +266,26 @@ def ended(code: int | None) -> str:
 
 
 def _content(birth: Birth) -> BinaryIO:
-    """A file in memory that holds it.  Raises OSError."""
-    file = os.fdopen(os.memfd_create("polier-birth", os.MFD_CLOEXEC), "w+b")
-    file.write(encode_birth(birth))
-    file.flush()
-    return file
+    """What can be read up to its end: a pipe where it fits into one, since a limit on the size of files
+    (`ulimit -f`) holds in memory too; else a file there.  Raises OSError."""
+    content = encode_birth(birth)
+    with contextlib.ExitStack() as undo:
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        undo.callback(os.close, read)
+        with open(write, "wb", buffering=0) as pipe:
+            fits = pipe.write(content) == len(content)
+        if not fits:
+            read = os.memfd_create("polier-birth", os.MFD_CLOEXEC)
+            undo.callback(os.close, read)
+            _fill(read, content)
+        return open(os.dup(read), "rb", buffering=0)
+
+
+def _fill(fd: int, content: bytes) -> None:
+    """All of it, to be read from its begin."""
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
 
 
 def _interpreter() -> list[str]:

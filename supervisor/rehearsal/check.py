@@ -19,7 +19,17 @@ from supervisor.machine import children
 from supervisor.options import REHEARSAL
 from supervisor.rehearsal.play import say, say_how_to_go_on
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
-from supervisor.rehearsal.tour import ANSWER, FILES, RIGHT, TASK_ROUNDS, VERDICT, WRONG
+from supervisor.rehearsal.tour import (
+    ANSWER,
+    FILES,
+    PLANTED,
+    REFUSALS,
+    RIGHT,
+    SECRET,
+    TASK_ROUNDS,
+    VERDICT,
+    WRONG,
+)
 
 GONE_SECONDS = 2.0
 """How long what a session started may take to be gone after it; it needs a few hundredths of a second."""
@@ -79,9 +89,21 @@ def _worker(stage: Stage, played: Played) -> str:
 def _tools(stage: Stage, played: Played) -> str:
     ran = [event for event in played.events if isinstance(event, ToolFinished)]
     names = [event.name for event in ran]
-    if names != ["read_file", "edit_file", "run_command"]:
+    if names != ["read_file", "edit_file", "run_command", "run_command"]:
         return f"ran: {', '.join(names) or 'none'}"
     return "; ".join(f"{event.name}: {event.display.summary}" for event in ran if event.failed)
+
+
+def _refused(stage: Stage, played: Played) -> str:
+    """What the command said of each try, and whether one left something."""
+    ran = [event for event in played.events if isinstance(event, ToolFinished) if event.name == "run_command"]
+    lines = ran[0].display.preview.splitlines() if ran else []
+    wrong = [f"{what}: not refused" for what in REFUSALS if f"{what}: refused" not in lines]
+    if (stage.workspace.parent / PLANTED).exists():
+        wrong.append("a file was written beside the workspace")
+    if SECRET in _text(stage.requests):
+        wrong.append("a secret went to the model's server")
+    return "; ".join(wrong)
 
 
 def _edited(stage: Stage, played: Played) -> str:
@@ -166,6 +188,10 @@ def _text(path: Path) -> str:
 CHECKS: tuple[Check, ...] = (
     ("a worker process is ready and confined", _worker),
     ("it executed read_file, edit_file and run_command", _tools),
+    (
+        "the sandbox refused to write beside the workspace, to read a secret there, to use the network",
+        _refused,
+    ),
     ("the file was changed as the script asked, and nothing else in it", _edited),
     ("the command really ran", _ran),
     ("the answer came over HTTP, exit code 0", _answered),

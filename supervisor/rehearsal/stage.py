@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from protocol.events import AnyEvent
 from supervisor.exits import StopError
-from supervisor.rehearsal.tour import FILES, TASK, script
+from supervisor.rehearsal.tour import BESIDE, FILES, PORT_FILE, SECRET, SECRET_FILE, TASK, script
 
 PROGRAM = Path(__file__).parents[2]
 """What has to be on the path of a Python that shall find these packages."""
@@ -66,6 +67,8 @@ def set_up() -> Iterator[Stage]:
         workspace.mkdir()
         for name, text in FILES.items():
             (workspace / name).write_text(text, encoding="utf-8")
+        (scratch / SECRET_FILE).write_text(SECRET + "\n", encoding="utf-8")
+        (scratch / BESIDE).mkdir()
         settings = scratch / "config" / "polier" / "settings.toml"
         settings.parent.mkdir(parents=True)
         settings.write_text(SETTINGS, encoding="utf-8")
@@ -74,6 +77,7 @@ def set_up() -> Iterator[Stage]:
         requests = scratch / "requests.jsonl"
         environment = _environment(scratch)
         with _serving([str(plan), "--record", str(requests)], environment) as (base_url, server):
+            (workspace / PORT_FILE).write_text(f"{urlsplit(base_url).port}\n", encoding="utf-8")
             yield Stage(workspace, scratch / "state", requests, base_url, environment, server)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

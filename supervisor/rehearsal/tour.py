@@ -4,6 +4,8 @@ Everything that a step claims is executed by the product's own workers; where a 
 found, `expect` makes the server refuse to go on if the result says something else.  Data only.
 """
 
+import shlex
+
 from supervisor.rehearsal.script import Case, Script, ScriptedCall, Step
 
 TASK = "`bash check.sh` says that total.sh is wrong. Find out why, mend it, and run the check again."
@@ -24,6 +26,24 @@ WRONG, RIGHT = "echo $(( $1 - $2 ))", "echo $(( $1 + $2 ))"
 VERDICT = "total 2 3 = 5: right"
 """What verdict.txt holds once the check has run on the mended file."""
 
+SECRET, SECRET_FILE, PORT_FILE = "a-secret-of-the-rehearsal", "secret.txt", "port.txt"
+"""What no command gets at: a file beside the workspace.  The port is the scripted server's: a service of the
+machine that listens."""
+BESIDE = "beside"
+"""A directory beside the workspace, for the question."""
+PLANTED = "polier-was-here"
+
+REFUSALS = ("write beside the workspace", "read a secret beside it", "connect to a service of the machine")
+_TRIES = (f"touch ../{PLANTED}", f"cat ../{SECRET_FILE}", f": </dev/tcp/127.0.0.1/$(cat {PORT_FILE})")
+_SANDBOX = (
+    'try() { if (eval "$2") 2>/dev/null; then echo "$1: NOT REFUSED"; else echo "$1: refused"; fi; }\n'
+    + "".join(
+        f"try {shlex.quote(name)} {shlex.quote(how)}\n" for name, how in zip(REFUSALS, _TRIES, strict=True)
+    )
+    + "touch here && rm here && echo 'write in the workspace: done'\n"
+)
+_TRY_IT = ScriptedCall("run_command", {"command": _SANDBOX})
+
 ANSWER = (
     "total.sh subtracted its second number where it should add it (total.sh:3). It adds now, and "
     "`bash check.sh` says: total 2 3 = 5: right."
@@ -42,6 +62,11 @@ _TASK_STEPS = (
         expect=WRONG,
     ),
     Step(
+        thinking="Before a command runs: what can't it do?",
+        text="Before I run anything, I try what a command must not do here.",
+        calls=(_TRY_IT,),
+    ),
+    Step(
         thinking="Now the check again.",
         text="Now the check.",
         calls=(ScriptedCall("run_command", {"command": "bash check.sh"}),),
@@ -52,6 +77,7 @@ TASK_ROUNDS = len(_TASK_STEPS)
 
 KNOWN = (
     "show the sandbox",
+    "ask for a permission",
     "what is in the context",
     "read a file",
     "edit a file",
@@ -61,16 +87,6 @@ KNOWN = (
     "delegate something",
 )
 """What a person may type; the first word that a case knows decides."""
-
-_SANDBOX = (
-    'echo "as $(id -un), in $PWD"\n'
-    "for place in /etc /usr ~; do\n"
-    '    if touch "$place/polier-was-here" 2>/dev/null\n'
-    '    then rm -f "$place/polier-was-here"; echo "$place: could be written"\n'
-    '    else echo "$place: refused"; fi\n'
-    "done\n"
-    'touch here && echo "the workspace: written" && rm here\n'
-)
 
 
 def _one(call: ScriptedCall, before: str, after: str) -> tuple[Step, Step]:
@@ -85,10 +101,27 @@ _CASES = (
     Case(
         "sandbox",
         _one(
-            ScriptedCall("run_command", {"command": _SANDBOX}),
-            "I try to write in a few places.",
+            _TRY_IT,
+            "I try to get out of the sandbox.",
             "Above is what the kernel said, not I. A command may write in the workspace, in a home and in a "
-            "temporary directory of its own, and nowhere else. The network is not confined yet.",
+            "temporary directory of its own, and nowhere else; it reads no file of yours that is not the "
+            "project's; without a permission it reaches no network. /sandbox shows what is in force.",
+        ),
+    ),
+    Case(
+        "permission",
+        _one(
+            ScriptedCall(
+                "run_command",
+                {
+                    "command": f"date > ../{BESIDE}/date.txt && cat ../{BESIDE}/date.txt",
+                    "needs": [f"write:../{BESIDE}"],
+                    "why": "the rehearsal shows a question",
+                },
+            ),
+            "I need more than the sandbox allows, so the program asks you; one key answers.",
+            "Whatever you said is what happened: I can ask, and only you can permit. A yes for this session "
+            "can be taken back by /sandbox revoke.",
         ),
     ),
     Case(

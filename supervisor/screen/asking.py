@@ -24,7 +24,7 @@ nobody has read a question in less."""
 
 ENTER, ERASE, CLEAR = ("\r", "\n"), ("\x7f", "\x08"), "\x15"
 
-WORDS = "no; words for the model (Enter: none): "
+WORDS = "; words for the model (Enter: none): "
 
 
 class Input(Protocol):
@@ -110,18 +110,24 @@ class ScreenAsker:
         """As `permits.Asker` says."""
         width = self._size()[0]
         folded = drawing.is_folded(question, width)
+        no = question.no or "no"
+        options = {scope.value[0]: scope.value for scope in question.scopes}
+        if question.yes:
+            options = {question.yes[0]: question.yes}
         opened = _Open(
-            {scope.value[0]: scope.value for scope in question.scopes} | {"n": "no"},
-            "no",
-            lambda columns: drawing.keys_line(question.scopes, columns, folded=folded),
+            options | {no[0]: no},
+            no,
+            lambda columns: drawing.keys_line(question, columns, folded=folded),
             trio.current_time() + QUIET_SECONDS,
-            with_words="no",
+            with_words=no,
         )
         if folded:
-            opened.whole = lambda: self._view.lines(drawing.barred(question.subject, self._size()[0]))
+            opened.whole = lambda: self._view.lines(drawing.whole(question, self._terminal, self._size()[0]))
         await self._play(drawing.block(question, self._terminal, width, question.waiting), opened)
         words = " ".join((opened.words or "").split())
-        return Answer(None, words) if opened.chosen == "no" else Answer(Scope(opened.chosen))
+        if opened.chosen == no:
+            return Answer(None, words)
+        return Answer(Scope.ONCE if question.yes else Scope(opened.chosen))
 
     async def choose(self, lines: Sequence[str], options: Sequence[Option], otherwise: str) -> str:
         """The word of the option that was chosen; `otherwise` is what Esc and the end of the input mean.
@@ -163,8 +169,9 @@ class ScreenAsker:
         if opened.words is None:
             self._view.asks(opened.line(columns))
         else:
-            room = max(1, columns - len(WORDS) - 2)
-            self._view.asks(WORDS + drawing.visible(opened.words)[-room:])
+            prompt = opened.with_words + WORDS
+            room = max(1, columns - len(prompt) - 2)
+            self._view.asks(prompt + drawing.visible(opened.words)[-room:])
 
     def press(self, data: bytes) -> None:
         """Keys that were read while a question is open."""

@@ -26,6 +26,9 @@ LEAST = 20
 DIFF_LINES = 40
 """Lines of a diff that are shown folded: most edits whole, a rewritten file not."""
 
+DENIALS = 3
+"""Of one call that are shown: a build that may not write says so a hundred times."""
+
 PREVIEWED = ("run_command", "jobs")
 """Calls whose output is worth a folded preview; of a file that was read one line says enough."""
 
@@ -70,7 +73,19 @@ def finished(
     about = crop(harmless(subject(arguments)), max(room, LEAST))
     head = terminal.paint(mark, tone) + terminal.paint(name, Tone.STRONG) + (f" {about}" if about else "")
     head += terminal.paint(outcome, Tone.BAD if event.failed else Tone.QUIET)
-    return [head, *_below(event, terminal, show, harmless)]
+    return [head, *_stopped(event, terminal, columns), *_below(event, terminal, show, harmless)]
+
+
+def _stopped(event: ToolFinished, terminal: Terminal, columns: int) -> list[str]:
+    """What the sandbox or a limit kept it from: shown whatever `show_tool_results` says."""
+    words = [f"ended: {event.limit}"] if event.limit else []
+    words += [
+        f"{'blocked' if one.sure else 'likely blocked'}: {one.permission or one.what}"
+        for one in event.denials[:DENIALS]
+    ]
+    if len(event.denials) > DENIALS:
+        words.append(f"and {len(event.denials) - DENIALS} more")
+    return [terminal.paint(crop(f"  {harmless_line(word)}", columns - 1), Tone.WARNING) for word in words]
 
 
 DECIDERS = {

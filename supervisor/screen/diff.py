@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 from supervisor.screen.tones import Terminal, Tone
 
+HEADING = "= "
+"""How a line begins that names the file of what follows, where a diff has several."""
+
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -20,7 +23,10 @@ def numbered(diff: str) -> Iterator[tuple[int | None, str, str]]:
     in_hunk = False
     for line in diff.splitlines():
         begins = HUNK.match(line)
-        if begins:
+        if line.startswith(HEADING):  # a line of a hunk has a mark of its own before it
+            in_hunk = False
+            yield None, "@", line.removeprefix(HEADING)
+        elif begins:
             old, new = int(begins[1]), int(begins[2])
             if in_hunk:
                 yield None, "@", "…"

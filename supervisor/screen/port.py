@@ -7,7 +7,10 @@ from typing import Protocol
 
 from protocol.conversation import User
 from protocol.events import AnyEvent, Compacted, TurnFinished
+from protocol.policy import Mode
 from supervisor.permits.asking import Asker
+from supervisor.permits.standing import InForce
+from supervisor.permits.trust import Offered
 from supervisor.screen.report import Report
 
 Tell = Callable[[AnyEvent], None]
@@ -43,12 +46,42 @@ class Talk(Protocol):
         """Replace the closed pairs by a summary.  Raises StopError or ModelError; then nothing changed."""
         ...
 
+    async def try_command(self, command: str) -> None:
+        """A dry run of the user's own.  Raises StopError."""
+        ...
+
     def context(self) -> Report:
         """What the next request holds."""
         ...
 
 
-Open = Callable[[Tell, Asker], AbstractAsyncContextManager[Talk]]
+class Sandbox(Protocol):
+    """What confines a session's commands; supervisor.permits.standing.Standing is one."""
+
+    @property
+    def mode(self) -> Mode: ...
+
+    async def in_force(self) -> InForce: ...
+
+    def change_mode(self, mode: Mode) -> bool:
+        """False where jobs keep it from happening at once.  Raises StopError."""
+        ...
+
+    def revoke(self, word: str) -> tuple[str, ...]:
+        """What was taken back.  Raises StopError."""
+        ...
+
+
+class Parts(Protocol):
+    """What is open while a conversation is; supervisor.wiring.Parts is one."""
+
+    @property
+    def session(self) -> Talk: ...
+    @property
+    def sandbox(self) -> Sandbox: ...
+
+
+Open = Callable[[Tell, Asker], AbstractAsyncContextManager[Parts]]
 
 
 @dataclass(frozen=True)
@@ -63,6 +96,8 @@ class Prepared:
     """Text from outside -> text that a terminal can't obey."""
     show: str
     """`show_tool_results`: off, summary, preview or full."""
+    look: Callable[[], Offered]
+    """What the project's settings file asks for, for /trust.  Raises StopError."""
     notices: Sequence[str] = ()
     """Lines about the settings."""
 

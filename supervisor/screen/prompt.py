@@ -33,12 +33,14 @@ class Shown:
 
     def __init__(self) -> None:
         self.source: Measured | None = None
+        self.alarm = ""
+        """What may never be forgotten: that nothing confines commands."""
 
     def drawn(self, *, coloured: bool, glyph: str) -> Fragments:
         source = self.source
         if source is None:
-            return prompt(None, None, coloured=coloured, glyph=glyph)
-        return prompt(source.turn, source.share, coloured=coloured, glyph=glyph)
+            return prompt(None, None, coloured=coloured, glyph=glyph, alarm=self.alarm)
+        return prompt(source.turn, source.share, coloured=coloured, glyph=glyph, alarm=self.alarm)
 
 
 def tone(share: float) -> str:
@@ -48,10 +50,14 @@ def tone(share: float) -> str:
     return AMBER if share >= AMBER_FROM else GREY
 
 
-def prompt(turn: int | None, share: float | None, *, coloured: bool = True, glyph: str = "❯") -> Fragments:
+def prompt(
+    turn: int | None, share: float | None, *, coloured: bool = True, glyph: str = "❯", alarm: str = ""
+) -> Fragments:
     """The prompt of the next turn.  None: not known yet, since the conversation is still being opened."""
     number = "" if turn is None else f" {turn}"
     head: Fragments = [("bold" if coloured else "", f" You{number} {glyph} ")]
+    if alarm:
+        head.insert(0, (f"bold fg:{RED}" if coloured else "", f" {alarm}"))
     if share is None:
         return head
     percent = int(share * 100)  # never rounded up: 97 % is red and means 97 %

@@ -12,6 +12,7 @@ from prompt_toolkit.utils import get_cwidth
 from protocol.permission import Kind
 from supervisor.harmless import harmless_line
 from supervisor.permits.asking import Question, Scope
+from supervisor.screen.diff import drawn
 from supervisor.screen.tones import Terminal, Tone
 
 FOLDED_ROWS = 10
@@ -20,11 +21,17 @@ FOLDED_ROWS = 10
 HEAD_ROWS, TAIL_ROWS = 6, 3
 """What of a longer one is shown: the end too, since that is where something is hidden."""
 
+EFFECT_ROWS = 40
+"""Rows of what a dry run did, and of its diff: enough to judge most, and little to scroll."""
+
 LEAST = 20
 """Cells that a text gets at least, also on a narrow terminal."""
 
 _UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs", "Cs", "Co", "Cn")
 """Categories of characters that can't be seen, or look like a blank."""
+_BLANK = frozenset(map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164,
+                             *range(0xFE00, 0xFE10), 0xFFA0, *range(0xE0100, 0xE01F0))))  # fmt: skip
+"""The same in other categories: fillers, and marks that choose how another character looks."""
 
 _MEANING = {
     Kind.READ.value: "may read it, and what is below it",
@@ -45,7 +52,7 @@ def visible(text: str) -> str:
 
 
 def _seen(character: str) -> str:
-    if character != " " and unicodedata.category(character) in _UNSEEN:
+    if character != " " and (unicodedata.category(character) in _UNSEEN or character in _BLANK):
         code = ord(character)
         return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
     return character
@@ -85,25 +92,46 @@ def block(question: Question, terminal: Terminal, width: int, waiting: int = 0) 
     else:
         lines += rows
     if question.cwd:
-        lines += _text(f"in {visible(question.cwd)}", width)
-    lines += _text(f"why: {visible(question.reason)}", width)
+        lines += flowed(f"in {visible(question.cwd)}", width)
+    lines += flowed(f"why: {visible(question.reason)}", width)
     for one in question.permissions:
-        lines += [terminal.paint(line, Tone.STRONG) for line in _text(f"  {visible(one)}", width)]
-        lines += _text(f"    {_MEANING.get(one.partition(':')[0], '')}", width)
+        lines += [terminal.paint(line, Tone.STRONG) for line in flowed(f"  {visible(one)}", width)]
+        lines += flowed(f"    {_MEANING.get(one.partition(':')[0], '')}", width)
     if question.why:
-        lines += _text("the model says (its claim):", width)
+        lines += flowed("the model says (its claim):", width)
         lines += barred(question.why, width)
+    if question.yes:
+        return lines + effects(question, terminal, width, most=EFFECT_ROWS)
     for note in question.notes:
-        lines += [terminal.paint(line, Tone.WARNING) for line in _text(f"! {visible(note)}", width)]
+        lines += [terminal.paint(line, Tone.WARNING) for line in flowed(f"! {visible(note)}", width)]
     return lines
 
 
+def effects(question: Question, terminal: Terminal, width: int, *, most: int | None) -> list[str]:
+    """What a dry run did to files: a row for each path, and the diff; of each at most so many rows."""
+    room = max(LEAST, width - 5)
+    rows = [piece for note in question.notes for piece in wrapped(visible(note), room)]
+    shown = rows if most is None or len(rows) <= most + 1 else rows[:most]
+    lines = [f"  {row}" for row in shown]
+    if len(shown) < len(rows):
+        lines.append(terminal.paint(f"  … {len(rows) - len(shown)} more lines", Tone.QUIET))
+    seen = "\n".join(piece for line in question.diff.split("\n") for piece in (visible(line),))
+    return [*lines, *drawn(seen, terminal, "  ", most)] if question.diff else lines
+
+
 def is_folded(question: Question, width: int) -> bool:
-    """Whether the block shows only a part of the command."""
-    return len(barred(question.subject, width)) > FOLDED_ROWS
+    """Whether the block shows only a part of it."""
+    rows = max(len(question.notes), question.diff.count("\n")) if question.yes else 0
+    return len(barred(question.subject, width)) > FOLDED_ROWS or rows > EFFECT_ROWS
 
 
-def _text(line: str, width: int) -> list[str]:
+def whole(question: Question, terminal: Terminal, width: int) -> list[str]:
+    """What the block may have left out."""
+    lines = barred(question.subject, width)
+    return lines + effects(question, terminal, width, most=None) if question.yes else lines
+
+
+def flowed(line: str, width: int) -> list[str]:
     """Words of ours, indented, broken between words where that can be."""
     indent = "  " + " " * (len(line) - len(line.lstrip()))
     room = max(LEAST, width - len(indent) - 1)
@@ -120,10 +148,12 @@ def _text(line: str, width: int) -> list[str]:
     return [indent + one for one in (*rows, row)]
 
 
-def keys_line(scopes: Sequence[Scope], width: int, *, folded: bool = False) -> str:
+def keys_line(question: Question, width: int, *, folded: bool = False) -> str:
     """`[o]nce  [s]ession  [p]roject  [n]o  (Esc: no)`: what is offered, as far as there is room."""
-    words = [KEYS[scope] for scope in scopes] + [NO] + ([WHOLE] if folded else [])
-    return fitting(words, "no", width)
+    words = [KEYS[scope] for scope in question.scopes] + [NO]
+    if question.yes:
+        words = [f"[{word[0]}]{word[1:]}" for word in (question.yes, question.no)]
+    return fitting(words + ([WHOLE] if folded else []), question.no or "no", width)
 
 
 def fitting(words: Sequence[str], otherwise: str, width: int) -> str:

@@ -36,6 +36,7 @@ def run_repl(options: ReplOptions, prepare: "Prepare | None" = None) -> int:
     terminal = terminal_of(os.environ, tty=tty)
     output = Output(1, encoding)
     shown = Shown()
+    shown.alarm = "UNCONFINED" if options.sandbox == "unconfined" else ""
     glyph = for_stream("❯", encoding)
 
     def draw() -> Fragments:

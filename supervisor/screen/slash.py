@@ -10,6 +10,9 @@ COMMANDS = {
     "help": "what can be typed here",
     "context": "what the next request holds, in tokens",
     "compact": "[focus]  replace the conversation so far by a summary",
+    "sandbox": "[MODE | revoke WORD]  what confines commands, and how to change it",
+    "trust": "what this project's settings widen, and whether you trust it",
+    "try": "[CMD]  run a command on a view of the workspace, see what it does, apply it or not",
     "new": "leave this conversation and begin a new one",
     "exit": "leave (also Ctrl-D)",
 }

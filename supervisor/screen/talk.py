@@ -6,7 +6,7 @@ next.  What is not here: how lines are edited (editor.py), how events look (view
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
@@ -14,21 +14,22 @@ from typing import assert_never
 import trio
 
 from protocol.conversation import User
-from protocol.events import StopReason
+from protocol.events import AnyEvent, SandboxReady, StopReason
+from protocol.policy import Rung
 from supervisor.exits import HUNG_UP, TERMINATED, StopError, first_stop
 from supervisor.model.errors import ModelError
 from supervisor.screen import report
 from supervisor.screen.asking import ScreenAsker
-from supervisor.screen.lines import ESCAPE_SECONDS, Leave, Line, Lines, Outcome
-from supervisor.screen.port import Open, Prepared, Talk
+from supervisor.screen.confined import alarm
+from supervisor.screen.lines import Leave, Line, Lines, Outcome
+from supervisor.screen.port import Open, Prepared, Sandbox, Talk
 from supervisor.screen.prompt import Shown
+from supervisor.screen.sandbox import SandboxCommands
 from supervisor.screen.slash import Command, Nothing, Say, Unknown, help_lines, meaning, refusal
 from supervisor.screen.tones import Terminal, Tone
-from supervisor.screen.tty import Output, read_waiting
+from supervisor.screen.tty import Output
 from supervisor.screen.view import View
-
-ESCAPE = b"\x1b"
-CTRL_C = b"\x03"
+from supervisor.screen.watching import Watching
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXITS: dict[int, int] = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
@@ -62,9 +63,13 @@ class Repl:
         self._shown = shown
         self._keys = keys
         self._view = View(lines.write, terminal, output.size, prepared.harmless, prepared.show)
+        self._watching = Watching(keys, lines, lambda: self._leave(HUNG_UP), self._stop)
         self._asker = ScreenAsker(
-            self._view, lines.write, terminal, output.size, self, has_keys=keys is not None
+            self._view, lines.write, terminal, output.size, self._watching, has_keys=keys is not None
         )
+        self._commands = SandboxCommands(self._view, terminal, output.size, self._asker, prepared.look)
+        self._sandbox: Sandbox | None = None
+        self._rung: Rung | None = None
         self._outcomes, self._incoming = _channel()
         self._interrupt: Callable[[], None] | None = None
         """Ends what runs now: a turn, a compaction.  None while the prompt is shown."""
@@ -110,6 +115,10 @@ class Repl:
         with suppress(trio.BrokenResourceError):  # nobody asks any more
             self._incoming.send_nowait(outcome)
 
+    def _stop(self) -> None:
+        if self._interrupt is not None:
+            self._interrupt()
+
     def _leave(self, code: int) -> None:
         if not self._leaving:
             self._leaving = True
@@ -129,15 +138,30 @@ class Repl:
 
     async def _conversation(self, opening: Open) -> Open | None:
         """One conversation from its opening to its end; what to open next."""
-        async with opening(self._view, self._asker) as session:
+        async with opening(self._tell, self._asker) as parts:
+            session = parts.session
+            self._sandbox = parts.sandbox
             self._shown.source = session
-            self._lines.redraw()
+            self._sound_alarm()
             try:
                 return await self._converse(session)
             finally:
-                self._shown.source = None
+                self._shown.source = self._sandbox = self._rung = None
                 if session.turn > 1:
                     self._ended.conversation = session.id
+
+    def _tell(self, event: AnyEvent) -> None:
+        if isinstance(event, SandboxReady):
+            self._rung = Rung(event.rung)
+            self._sound_alarm()
+        self._view(event)
+
+    def _sound_alarm(self) -> None:
+        """While nothing confines commands, every prompt says so."""
+        mode = self._sandbox.mode if self._sandbox is not None else None
+        self._shown.alarm = alarm(mode, self._rung)
+        if self._shown.source is not None:
+            self._lines.redraw()
 
     async def _converse(self, session: Talk) -> Open | None:
         while True:
@@ -164,6 +188,7 @@ class Repl:
                             return self._prepared.open_new
                         case Command() as command:
                             await self._command(session, command)
+                            self._sound_alarm()
                 case _:
                     assert_never(outcome)
             if self._leaving:
@@ -179,7 +204,7 @@ class Repl:
         try:
             async with trio.open_nursery() as nursery:
                 self._interrupt = session.interrupt
-                nursery.start_soon(self._watch_keys)
+                nursery.start_soon(self._watching.watch, self._asker)
                 finished = await session.say(User.says(words))
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -205,8 +230,40 @@ class Repl:
                 width = self._output.size()[0]
                 lines = report.drawn(session.context(), self._terminal, width, self._prepared.harmless)
                 self._lines.write("".join(f"{line}\n" for line in lines))
+            case "sandbox":
+                if self._sandbox is not None:
+                    await self._commands.sandbox(self._sandbox, command.argument)
+            case "try":
+                await self._try(session, command.argument)
+            case "trust":
+                await self._with_keys(self._commands.trust)
             case _:
                 await self._compact(session, command.argument)
+
+    async def _try(self, session: Talk, command: str) -> None:
+        if not command:
+            self._view.line("/try needs a command, as in: /try rm -r build", Tone.WARNING)
+            return
+        try:
+            await self._with_keys(lambda: session.try_command(command))
+        except BaseExceptionGroup as group:
+            stop = first_stop(group)
+            if stop is None:
+                raise
+            self._view.line(str(stop), Tone.BAD)
+
+    async def _with_keys(self, play: Callable[[], Awaitable[None]]) -> None:
+        """A command that asks: keys are read while it runs, and Ctrl-C ends it."""
+        async with trio.open_nursery() as nursery:
+            self._interrupt = nursery.cancel_scope.cancel
+            nursery.start_soon(self._watching.watch, self._asker)
+            try:
+                await play()
+            finally:
+                self._interrupt = None
+                if nursery.cancel_scope.cancel_called:
+                    self._view.line("[interrupted]")
+            nursery.cancel_scope.cancel()
 
     async def _compact(self, session: Talk, focus: str) -> None:
         with trio.CancelScope() as scope:
@@ -221,49 +278,6 @@ class Repl:
                 self._view.waits("")
         if scope.cancelled_caught:
             self._view.line("[interrupted; nothing was changed]")
-
-    def forget_typed(self) -> None:
-        """As asking.Input says: it waits for the next prompt."""
-        while self._keys is not None and (typed := read_waiting(self._keys)):
-            self._typed(typed)
-
-    def ask_line(self, prompt: str) -> bool:
-        """As asking.Input says."""
-        return self._lines.question(prompt)
-
-    async def _watch_keys(self) -> None:
-        """While a turn runs: keys answer an open question; without one a lone Esc interrupts the turn, and
-        all others wait for the next prompt."""
-        if self._keys is None:
-            return
-        while True:
-            await trio.lowlevel.wait_readable(self._keys)
-            asked = self._asker.is_open
-            data = read_waiting(self._keys)
-            if data is None:
-                continue  # a question has begun meanwhile, and forgot what was typed
-            if data == ESCAPE or (data and self._asker.wants_lone_keys):
-                with trio.move_on_after(ESCAPE_SECONDS):
-                    await trio.lowlevel.wait_readable(self._keys)
-                    data += read_waiting(self._keys) or b""
-            if asked and data and CTRL_C not in data:
-                self._asker.press(data)
-                continue
-            if not data:
-                self._leave(HUNG_UP)
-            self._typed(data)
-            if not data:
-                return
-
-    def _typed(self, data: bytes) -> None:
-        """Keys that answer no question."""
-        # A Ctrl-C that came before the terminal made signals of them is a byte.
-        before, ctrl_c, after = data.partition(CTRL_C)
-        typed = after if ctrl_c else before
-        if typed not in (b"", ESCAPE):
-            self._lines.type_ahead(typed)
-        if (ctrl_c or data in (b"", ESCAPE)) and self._interrupt is not None:
-            self._interrupt()
 
 
 def _channel() -> tuple[trio.MemoryReceiveChannel[Outcome], trio.MemorySendChannel[Outcome]]:

@@ -28,9 +28,11 @@ from protocol.events import (
     TurnFinished,
     TurnStarted,
 )
+from protocol.policy import Rung
 from supervisor.options import REHEARSAL
 from supervisor.screen import calls
 from supervisor.screen.cells import crop
+from supervisor.screen.confined import in_short
 from supervisor.screen.stream import OpenText, Size
 from supervisor.screen.tones import Terminal, Tone
 
@@ -60,6 +62,8 @@ class View:
         self._asked = ""
         """The keys of an open question, which stand there instead."""
         self._drawn = ""
+        self._sandbox = ""
+        """What was told of it last."""
         self._running: dict[str, ToolStarted] = {}
         self._held: list[str] = []
         """Lines that arrived while a text was open: they are printed after it."""
@@ -157,9 +161,11 @@ class View:
                 again = "resumed" if event.resumed else "new"
                 self.line(f"{event.conversation} ({again}) · {event.model} · {event.workspace}")
             case SandboxReady():
-                full = "" if event.rung == "full" else ": not everything is enforced"
-                lines = [self._painted(f"sandbox {event.rung}{full}", Tone.QUIET)]
-                self._lines(lines + [self._painted(f"  {note}", Tone.WARNING) for note in event.notes])
+                # Each worker tells it, also the next one with a grant more: only what is new is a line.
+                words = in_short(event.rung, event.notes, self._size()[0])
+                if words != self._sandbox:
+                    self._sandbox = words
+                    self.line(words, Tone.QUIET if event.rung == Rung.FULL.value else Tone.WARNING)
             case Notice():
                 self.line(event.text, LEVELS.get(event.level, Tone.QUIET))
             case Compacted():

@@ -9,11 +9,12 @@ import msgspec
 
 from supervisor.harmless import harmless
 from supervisor.options import New, ReplOptions, Start
+from supervisor.permits import trust
 from supervisor.permits.asking import Asker
 from supervisor.places import current_directory
-from supervisor.screen.port import Prepared, Talk, Tell
+from supervisor.screen.port import Parts, Prepared, Tell
 from supervisor.settings import Flags, Settings, load, read_key
-from supervisor.wiring import open_session
+from supervisor.wiring import open_parts
 
 
 @contextmanager
@@ -36,11 +37,12 @@ def wired(options: ReplOptions) -> Iterator[Prepared]:
         open_new=partial(_open, settings, key, New()),
         harmless=harmless,
         show=settings.show_tool_results,
+        look=partial(trust.look, options.workspace, os.environ, current_directory()),
         notices=loaded.notices,
     )
 
 
 def _open(
     settings: Settings, key: str | None, start: Start, tell: Tell, asker: Asker
-) -> AbstractAsyncContextManager[Talk]:
-    return open_session(settings, key, start, tell, asker)
+) -> AbstractAsyncContextManager[Parts]:
+    return open_parts(settings, key, start, tell, asker)

@@ -6,6 +6,7 @@ and is waited for by all after it.  Calls whose arguments can't be used are answ
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Protocol, assert_never
 
 import msgspec
@@ -21,6 +22,7 @@ from supervisor.exits import StopError
 from supervisor.masks import Masks
 from supervisor.model.dialect import NO_OUTPUT
 from supervisor.permits.gate import Refuse, Run
+from supervisor.session.trying import DryRuns, dry_run_of, is_dry_run
 
 UNUSABLE_IN_A_ROW = 3
 """Replies running with arguments that don't parse, after which the turn stops: the model is in a loop."""
@@ -61,7 +63,8 @@ class StopTurnError(Exception):
 
 class SessionTools:
     """`loop.Tools` over a gate and a pool.  `masks` take our own key out of what enters the conversation;
-    `whole`: the user is shown all that the model gets."""
+    `whole`: the user is shown all that the model gets.  `tries`: without them a dry run is refused by the
+    worker that gets it."""
 
     def __init__(
         self,
@@ -71,8 +74,11 @@ class SessionTools:
         masks: Masks,
         *,
         whole: bool = False,
+        tries: DryRuns | None = None,
     ) -> None:
         self._pool = pool
+        self._tries = tries
+        self._numbers = count(1)
         self._gate = gate
         self._tell = tell
         self._masks = masks
@@ -113,6 +119,11 @@ class SessionTools:
         refused = wire.ToolFinished(call.id, wire.Status.REFUSED, text, Display(text))
         self._told(call, refused, len(text.encode()), 0.0)
 
+    async def try_command(self, command: str) -> str:
+        """A dry run of the user's own: what was applied, in words; empty for nothing.  Raises StopError."""
+        self._gate.start_turn()
+        return await self._run_one(dry_run_of(command, next(self._numbers)), lambda _: None)
+
     async def _run_batch(self, batch: Sequence[ToolCall], deliver: Callable[[ToolResult], None]) -> None:
         if len(batch) == 1:
             await self._run_one(batch[0], deliver)
@@ -131,7 +142,8 @@ class SessionTools:
         if failures:
             raise failures[0]
 
-    async def _run_one(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> None:
+    async def _run_one(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> str:
+        """What a dry run applied; empty for everything else."""
         started = trio.current_time()
         self._tell(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         stream = self._masks.stream()  # a key may come in two pieces
@@ -139,6 +151,9 @@ class SessionTools:
         def printed(text: str) -> None:
             if text:
                 self._tell(ToolOutputDelta(call_id=call.id, text=text))
+
+        def feed(text: str) -> None:
+            printed(stream.feed(text))
 
         def finished(end: wire.ToolFinished) -> None:
             printed(stream.flush())
@@ -150,7 +165,7 @@ class SessionTools:
         if call.name not in TOOLS:
             words = f"there is no tool {call.name!r}; there are: {', '.join(TOOLS)}"
             finished(_not_run(call, wire.Status.REFUSED, words, "unknown tool"))
-            return
+            return ""
         try:
             admitted = await self._gate.admit(call)
         except (trio.Cancelled, StopError):
@@ -164,15 +179,12 @@ class SessionTools:
                 finished(_not_run(call, wire.Status.REFUSED, words, words.partition("\n")[0]))
             case Run(policy, approved):
                 started = trio.current_time()  # how long the user took is not the tool's time
-                await self._pool.run(
-                    call,
-                    finished,
-                    lambda text: printed(stream.feed(text)),
-                    policy=policy,
-                    approved=approved,
-                )
+                if self._tries is not None and is_dry_run(call):
+                    return await self._tries.run(call, finished, feed, policy)
+                await self._pool.run(call, finished, feed, policy=policy, approved=approved)
             case _:
                 assert_never(admitted)
+        return ""
 
     def _masked(self, display: Display, text: str) -> Display:
         """What is shown of a result; `text` is what the model gets."""

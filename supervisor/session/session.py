@@ -25,6 +25,9 @@ from supervisor.session.summariser import Summariser
 from supervisor.store.conversations import OpenConversation
 from supervisor.store.repair import UNKNOWN_EFFECT
 
+NOTES = 100
+"""Lines by the program that wait for a boundary; ends of jobs can come by the thousand."""
+
 DISK_FAILED = "interrupted: the conversation could not be written to the disk"
 
 
@@ -83,7 +86,10 @@ class Session:
     def note(self, text: str) -> None:
         """A line by the program that the model is handed at the next boundary between rounds.  When no
         further round comes it is dropped."""
-        self._notes.append(Note((Text(f"[{text}]", PROGRAM),)))
+        waiting = len(self._notes)
+        if waiting < NOTES:
+            words = text if waiting < NOTES - 1 else "more lines like these are left out"
+            self._notes.append(Note((Text(f"[{words}]", PROGRAM),)))
 
     def interrupt(self, why: str = "interrupted by the user") -> None:
         """End the turn that runs, if one does; `say` returns soon after.  `why` stands in the answer."""
@@ -203,6 +209,13 @@ class Session:
         self.turn += 1
         self.turns += 1
         return pair
+
+    async def try_command(self, command: str) -> None:
+        """The user's own dry run: its effects are shown, then applied or discarded.  The model learns of it
+        only where something was applied.  Raises StopError."""
+        applied = await self._tools.try_command(command)
+        if applied:
+            self.note(f"the user ran this themselves: {command}; {applied}")
 
     async def compact(self, focus: str = "") -> Compacted:
         """Replace the closed pairs by a summary, which costs a round and no turn.

@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from supervisor.store.disk import DIRECTORY_MODE, StoreError, private_directory
@@ -26,7 +27,7 @@ class Scratch:
 
     def close(self) -> None:
         """Remove it and all that tools left in it."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        _remove(self.directory)
         os.close(self._lock)
 
 
@@ -41,8 +42,23 @@ def sweep(home: Path) -> None:
             lock = _locked(path)
         except OSError:  # a session that lives holds it, or it is gone already
             continue
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(Path(path))
         os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """The directory with all that is in it, also what tools, or a file system, have closed to us.  What is
+    somebody else's stays."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    for above, names, _ in os.walk(path):
+        for name in names:
+            inner = Path(above, name)
+            with suppress(OSError):
+                if not inner.is_symlink():
+                    inner.chmod(DIRECTORY_MODE)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _made(parent: Path, id: str) -> tuple[Path, int]:

@@ -30,7 +30,8 @@ from protocol.wire import ToolFinished
 from supervisor import machine
 from supervisor.policy.default import default_policy
 from supervisor.policy.widen import widened
-from supervisor.pool.workers import Pool, PoolOpening, open_pool
+from supervisor.pool.opening import PoolOpening, open_pool
+from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 from tests.escapes.attack import Attack, Ran, Rung, Who, Work
 from tests.escapes.bombing import play_bombs

@@ -52,7 +52,7 @@ class Theatre:
 
     def __init__(self, root: Path) -> None:
         root.chmod(0o755)
-        self._root = root
+        self.root = root
         self._run = Path("/run", root.name)
         self._packages = root / "packages"
         self._checkout = root / "checkout"
@@ -64,7 +64,7 @@ class Theatre:
         if why := not_here(stage.rung):
             raise NotHereError(why)
         number = _ID if stage.who is Who.USER and os.geteuid() == 0 else None
-        own = self._root / f"{stage.who.name}-{stage.rung.name}".lower()
+        own = self.root / f"{stage.who.name}-{stage.rung.name}".lower()
         own.mkdir()
         (own / "opt").mkdir()
         run = self._run / own.name
@@ -127,10 +127,11 @@ class Theatre:
                 if ".." not in file.parts and source.is_file():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(source, target)
-        subprocess.run(["chmod", "-R", "a+rX", self._root], check=True)
-        return self._interpreter(), [str(self._checkout), str(self._packages)]
+        subprocess.run(["chmod", "-R", "a+rX", self.root], check=True)
+        return self.interpreter(), [str(self._checkout), str(self._packages)]
 
-    def _interpreter(self) -> str:
+    def interpreter(self) -> str:
+        """One that an ordinary user can run."""
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         asks = f"import sys, _ctypes, ssl; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
         for path in (
@@ -156,7 +157,7 @@ class Theatre:
 
     def _copied(self, version: str) -> str:
         """The standard library and the program itself; a copy finds its library beside itself."""
-        base, copy = Path(sys.base_prefix), self._root / "python"
+        base, copy = Path(sys.base_prefix), self.root / "python"
         (copy / "bin").mkdir(parents=True)
         shutil.copy2(base / f"bin/python{version}", copy / "bin/python3")
         ignored = shutil.ignore_patterns("site-packages", "test", "__pycache__")
@@ -168,7 +169,7 @@ class Theatre:
 
     def close(self) -> None:
         shutil.rmtree(self._run, ignore_errors=True)
-        shutil.rmtree(self._root)
+        shutil.rmtree(self.root)
 
 
 def _packages() -> list[str]:

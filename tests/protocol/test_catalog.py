@@ -22,7 +22,7 @@ NAMES = {
     "edit_file": {"path", "edits"},
     "list_files": {"path", "glob", "limit"},
     "search": {"pattern", "path", "glob", "limit"},
-    "run_command": {"command", "timeout", "background", "needs", "why"},
+    "run_command": {"command", "timeout", "background", "dry_run", "needs", "why"},
     "fetch": {"url"},
     "jobs": {"action", "id", "since", "text", "timeout"},
 }

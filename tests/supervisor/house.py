@@ -17,7 +17,7 @@ from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.server import ScriptedServer, serve
 from supervisor.session.session import Session
 from supervisor.settings import Settings
-from supervisor.wiring import open_session
+from supervisor.wiring import Parts, open_parts
 
 
 class House:
@@ -56,6 +56,17 @@ class House:
         asker: Asker | None = None,
         **settings: object,
     ) -> AsyncIterator[Session]:
+        async with self.parts(start, key, asker, **settings) as parts:
+            yield parts.session
+
+    @asynccontextmanager
+    async def parts(
+        self,
+        start: Start | None = None,
+        key: str | None = None,
+        asker: Asker | None = None,
+        **settings: object,
+    ) -> AsyncIterator[Parts]:
         root, project = project_of(self.workspace)
         made = Settings(
             home=self.home,
@@ -67,8 +78,8 @@ class House:
         )
         made = msgspec.structs.replace(made, **settings)
         with trio.fail_after(60):
-            async with open_session(made, key, start or New(), self.tell, asker) as session:
-                yield session
+            async with open_parts(made, key, start or New(), self.tell, asker) as parts:
+                yield parts
 
     def transcript(self) -> list[dict[str, object]]:
         """All lines of the only conversation there is."""

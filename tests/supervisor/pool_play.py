@@ -16,7 +16,8 @@ from supervisor import machine
 from supervisor.choices.tables import SandboxChoices
 from supervisor.policy.default import default_policy
 from supervisor.pool.events import PoolEvent
-from supervisor.pool.workers import Pool, PoolOpening, open_pool
+from supervisor.pool.opening import PoolOpening, open_pool
+from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 
 CHECKOUT = Path(__file__).parents[2]

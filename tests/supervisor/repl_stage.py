@@ -6,6 +6,7 @@ The line says what happens; what it can say is the match in `_play`.
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import trio
 from msgspec import Struct
@@ -32,11 +33,17 @@ from protocol.events import (
     TurnStarted,
     Usage,
 )
+from protocol.policy import Limits, Mode, Network, Rung
+from protocol.wire import Ready
 from supervisor.exits import StopError
 from supervisor.harmless import harmless
 from supervisor.options import ReplOptions
 from supervisor.permits.asking import Asker, Question, Questions, Scope
-from supervisor.screen.port import Prepared, Talk, Tell
+from supervisor.permits.grants import Granted
+from supervisor.permits.standing import InForce
+from supervisor.permits.trust import Offered
+from supervisor.screen.port import Parts as OpenParts
+from supervisor.screen.port import Prepared, Tell
 from supervisor.screen.repl import run_repl
 
 DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n keep\n-old\n+new\n"
@@ -203,6 +210,27 @@ class Scripted:
             self._tell(TextDelta(text=text))
         self._tell(ReplyFinished(kind="answer", text=text, round=2))
 
+    async def try_command(self, command: str) -> None:
+        """As if it had been run."""
+        if command == "forever":
+            await trio.sleep_forever()
+        if command == "full":
+            raise StopError("the disk is full; nothing was written")
+        lines = tuple(f"created: file {number}, 3 bytes" for number in range(2 if command == "make" else 60))
+        await self._ask_one(
+            Question(
+                call_id="try-1",
+                tool="run_command",
+                subject=command,
+                reason="a dry run is over: 2 created",
+                notes=(*lines, "changed: ev\x1b[2Kil, 1 bytes"),
+                yes="apply",
+                no="discard",
+                diff="= src/a.py  changed +1 -1\n@@ -1,2 +1,2 @@\n one\n-two\n+TWO\x1b[2K\n"
+                "= b  created +1 -0\n@@ -0,0 +1 @@\n+= no heading",
+            )
+        )
+
     async def compact(self, focus: str = "") -> Compacted:
         if focus == "forever":
             await trio.sleep_forever()
@@ -216,6 +244,52 @@ class Scripted:
         return Report()
 
 
+class Confined:
+    """A sandbox that does as it is told; `/sandbox read-only` finds jobs."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self.mode = Mode.WORKSPACE_WRITE
+        self.session: tuple[str, ...] = ("write:/opt",)
+
+    async def in_force(self) -> InForce:
+        rung = Rung.OFF if self.mode is Mode.UNCONFINED else Rung.LANDLOCK
+        return InForce(
+            mode=self.mode,
+            ready=Ready(rung, notes=("the network is not confined",)),
+            network=Network.LISTED,
+            hosts=("pypi.org:443",),
+            readable=("/srv/data",),
+            writable=(),
+            given=("git-write",),
+            session=self.session,
+            project=(Granted("read:/etc/x", "2026-01-01T00:00:00+00:00", "cat /etc/x\x1b[2J"),),
+            approved=(),
+            quiet=(),
+            limits=Limits(memory_bytes=1 << 31),
+            behind=self.mode is Mode.READ_ONLY,
+        )
+
+    def change_mode(self, mode: Mode) -> bool:
+        self.mode = mode
+        if mode is Mode.UNCONFINED:
+            self._tell(SandboxReady(rung="off"))
+        elif mode is Mode.WORKSPACE_WRITE:
+            self._tell(SandboxReady(rung="full"))
+        return mode is not Mode.READ_ONLY
+
+    def revoke(self, word: str) -> tuple[str, ...]:
+        if word not in self.session:
+            raise StopError(f"{word} was not granted; granted: write:/opt")
+        self.session = ()
+        return (word,)
+
+
+class Parts(Struct):
+    session: Scripted
+    sandbox: Confined
+
+
 class Opener:
     """Opens conversations one after the other; the first argument of the program says how."""
 
@@ -224,7 +298,7 @@ class Opener:
         self.opened = 0
 
     @asynccontextmanager
-    async def open(self, tell: Tell, asker: Asker) -> AsyncIterator[Talk]:
+    async def open(self, tell: Tell, asker: Asker) -> AsyncIterator[OpenParts]:
         self.opened += 1
         if self.how == "refused":
             raise StopError("no such conversation", 2)
@@ -237,16 +311,29 @@ class Opener:
         tell(SessionStarted(conversation=session.id, workspace="/w", model="m", rehearsal=True))
         async with trio.open_nursery() as nursery:
             tell(SandboxReady(rung="landlock", notes=("the network is not confined",)))
-            yield session
+            yield Parts(session, Confined(tell))
             nursery.cancel_scope.cancel()
         tell(Notice(text=f"closed {session.id}"))
+
+
+def look() -> Offered:
+    """What a project's file asks for that has just been cloned."""
+    return Offered(
+        home=Path(sys.argv[3]),
+        root=Path("/w"),
+        project="key",
+        path=Path("/w/.agent/settings.toml"),
+        digest="d",
+        lines=('sandbox.network = "on"',),
+        is_trusted=False,
+    )
 
 
 @contextmanager
 def prepared() -> Iterator[Prepared]:
     how, show = sys.argv[1], sys.argv[2]
     opener = Opener(how)
-    yield Prepared(opener.open, opener.open, harmless, show, notices=("a setting was ignored",))
+    yield Prepared(opener.open, opener.open, harmless, show, look, notices=("a setting was ignored",))
 
 
 if __name__ == "__main__":

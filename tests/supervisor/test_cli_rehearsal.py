@@ -7,15 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from protocol.display import Display
+from protocol.events import ToolFinished
 from protocol.tools.catalog import decode
 from supervisor.exits import HUNG_UP
 from supervisor.harmless import for_stream
 from supervisor.options import REHEARSAL
 from supervisor.rehearsal import check, play
 from supervisor.rehearsal.stage import Played, Stage, play_task, set_up
-from supervisor.rehearsal.tour import ANSWER, KNOWN, script
+from supervisor.rehearsal.tour import ANSWER, KNOWN, PLANTED, REFUSALS, script
 from tests.product import COMMAND, SECONDS, Product
 from tests.pseudo_terminal import PseudoTerminal
 from tests.supervisor.terminal import Terminal
@@ -75,6 +78,33 @@ def test_a_wrong_effect_is_noticed_by_the_check_that_is_about_it() -> None:
                 ]  # fmt: skip
             finally:
                 left.kill()
+
+
+def test_what_the_sandbox_shall_refuse_is_possible_without_it_and_noticed_by_its_check() -> None:
+    with set_up() as stage:
+        played = next(event for event in play_task(stage) if isinstance(event, Played))
+        command = next(
+            str(call.arguments["command"])
+            for step in script().steps
+            for call in step.calls
+            if isinstance(call.arguments, dict) and PLANTED in str(call.arguments)
+        )
+        ran = subprocess.run(
+            ["bash", "-c", command], cwd=stage.workspace, capture_output=True, text=True, check=True
+        )
+        for what in REFUSALS:
+            assert f"{what}: NOT REFUSED" in ran.stdout
+        assert failed(stage, played) == ["_refused"]  # the file is there now
+        (stage.workspace.parent / PLANTED).unlink()
+        assert failed(stage, played) == []
+        ran_as_well = [
+            msgspec.structs.replace(event, display=Display("", preview=ran.stdout))
+            if isinstance(event, ToolFinished)
+            else event
+            for event in played.events
+        ]
+        played.events = ran_as_well
+        assert failed(stage, played) == ["_refused"]
 
 
 def failed(stage: Stage, played: Played) -> list[str]:
@@ -149,9 +179,14 @@ def test_bare_agent_at_a_terminal_plays_it_and_answers_what_is_typed(product: Pr
     with PseudoTerminal(COMMAND, product, TERM="dumb", NO_COLOR="1") as terminal:
         assert REHEARSAL in terminal.wait_for("Ctrl-D leaves.")
         terminal.type("show the sandbox\r")
-        seen = terminal.wait_for("not confined yet")
-        assert "the workspace: written" in seen
-        assert "/etc: refused" in seen
+        seen = terminal.wait_for("reaches no network")
+        assert "write in the workspace: done" in seen
+        for what in REFUSALS:
+            assert f"{what}: refused" in seen
+        terminal.type("ask for a permission\r")
+        terminal.wait_for("[o]nce  [s]ession  [p]roject  [n]o  (Esc: no) > ")
+        terminal.type("once\r")
+        terminal.wait_for("only you can permit")
         terminal.type("what is the weather\r")
         terminal.wait_for("I am a script, no model")
         terminal.type("\x04")

@@ -23,6 +23,14 @@ async def test_a_listed_literal_address_and_a_listed_localhost_are_reached() -> 
                 await trio.sleep(0.01)
 
 
+@pytest.mark.parametrize("port", [0, -1, 65536, 10**12])
+async def test_what_is_no_port_is_refused_whatever_is_listed(port: int) -> None:
+    for host in ("127.0.0.1", "example.org"):
+        with pytest.raises(DialRefusedError, match="is no port") as raised:
+            await dial(Hosts(everything=True), host, port, Names({}))
+        assert raised.value.denial.permission is None
+
+
 async def test_what_is_not_listed_is_not_even_looked_up_and_the_refusal_names_what_would_allow_it() -> None:
     names = Names({})
     with pytest.raises(DialRefusedError) as raised:

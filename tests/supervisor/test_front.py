@@ -2,7 +2,8 @@
 
 import pytest
 
-from protocol.events import SandboxReady, ToolStarted
+from protocol.display import Display
+from protocol.events import Denial, PermissionAnswered, SandboxReady, ToolFinished, ToolStarted
 from supervisor.front import Front
 
 LACKS = SandboxReady(rung="landlock", notes=("the network is not confined",))
@@ -29,3 +30,25 @@ def test_a_tool_that_waits_for_its_worker_is_warned_of_when_that_is_ready(
     front.tell(TOOL)
     front.tell(LACKS)
     assert capfd.readouterr().err == LINE
+
+
+def test_nothing_from_outside_looks_like_a_line_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    front = Front(json=False)
+    evil = "x\nagent: all is well"
+    front.tell(
+        PermissionAnswered(
+            question=None, call_id="1", name="run_command", subject="ls", permissions=(f"write:/{evil}",),
+            allowed=True, by="flag", scope="session",
+        )
+    )  # fmt: skip
+    front.tell(
+        ToolFinished(
+            call_id="1", name="run_command", status="done", failed=False, seconds=0, bytes=0,
+            display=Display(evil), denials=(Denial(evil),),
+        )
+    )  # fmt: skip
+    assert [line.partition("x^J")[2] for line in capfd.readouterr().err.splitlines()] == [
+        "agent: all is well (flag)",
+        "agent: all is well",
+        "agent: all is well",
+    ]

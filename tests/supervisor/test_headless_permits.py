@@ -1,5 +1,7 @@
 """`agent run` where nobody can be asked: what is denied, what `--allow` permits, and what the events say."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from supervisor.permits.grants import ProjectGrants
 from supervisor.places import project_of
 from supervisor.rehearsal.script import Script, ScriptedCall, Step
 from supervisor.rehearsal.thread import ServerThread
-from tests.product import Event, Product
+from tests.product import COMMAND, SECONDS, Event, Product
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,42 @@ def test_without_a_sandbox_the_start_says_so(product: Product) -> None:
     assert done.returncode == 0
     assert "the sandbox is off; commands may do all that you may do" in done.stderr
     assert (product.workspace.parent / "beside/file").exists()
+
+
+NOTHING = [sys.executable, "-P", "-m", "tests.refusing", "--landlock"]
+"""Before a command: neither namespaces nor Landlock, as on an old kernel."""
+
+
+def test_where_nothing_confines_a_command_waits_for_a_word_that_only_the_flags_give(
+    product: Product, server: ServerThread
+) -> None:
+    command = "echo x >> file && cat file"
+    steps = Step(calls=(ScriptedCall("run_command", {"command": command}),)), Step(text="So much.")
+    script = Script(steps=steps * 5)
+    product.environ["AGENT_BASE_URL"] = server.add(f"n{abs(hash(product.workspace))}", script)
+
+    def run(*flags: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*NOTHING, *COMMAND, "run", *flags, "Do it"], cwd=product.workspace, env=product.environ,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+
+    for flags in ((), ("--allow", "run_command cat"), ("--allow", "run_command echo")):
+        refused = run(*flags)
+        assert (refused.returncode, refused.stdout) == (0, "So much.\n")
+        assert "each command is asked about first: This kernel offers no Landlock" in refused.stderr
+        assert "nobody can be asked in this run" in refused.stderr
+        assert not (product.workspace / "file").exists()
+    for number, flags in enumerate((("--allow", "unconfined"), ("--sandbox", "unconfined")), 1):
+        assert "exit 0" in run(*flags).stderr
+        assert (product.workspace / "file").read_text() == "x\n" * number
+    settings = Path(product.environ["XDG_CONFIG_HOME"]) / "polier/settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[sandbox]\nrequire = "landlock"\n')
+    stopped = run("--allow", "unconfined")
+    assert stopped.returncode == 1
+    assert "sandbox.require is 'landlock', but here the sandbox is 'off' (This kernel" in stopped.stderr
+    assert stopped.stderr.count("could not be confined") == 2, "in the warning, and in the error once"
 
 
 def test_a_floor_that_is_not_met_stops_the_run_with_the_reason(product: Product) -> None:

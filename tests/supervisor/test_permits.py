@@ -1,6 +1,8 @@
 """Words to permissions, what a grant covers, the queue of questions, grants on the disk."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,15 @@ from supervisor.permits.grants import Grants, ProjectGrants, covers
 from supervisor.permits.wanted import Place, has, wanted
 from tests.supervisor.asking import ScriptedAsker
 
+CHECKOUT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    for name in ("workspace/src", "home/cache", "state/sessions"):
+    for name in ("workspace/src", "home/cache", "home/.config/polier", "state/sessions"):
         (tmp_path / name).mkdir(parents=True)
-    return Place(tmp_path / "workspace", tmp_path / "home", tmp_path / "state")
+    home = tmp_path / "home"
+    return Place(tmp_path / "workspace", home, tmp_path / "state", home / ".config/polier")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,10 @@ def test_a_link_is_shown_with_where_it_leads(place: Place) -> None:
         ("write:new/deep", "as in write:{}/workspace"),
         ("read:~root", "only ~ and ~/PATH"),
         ("write:../state/sessions", "this program's own files"),
+        ("write:~/.config/polier", "this program's own files"),
+        (f"read:/{'a' * 5000}/b", "longer than any path"),
+        (f"read:/{'a' * 300}/b", "as in read:/"),
+        ("read:/etc/passwd/x", "as in read:/etc/passwd"),
         ("admin", "there are: read:PATH"),
         ("network:example.org", "a host and a port"),
         ("read:", "a path is wanted"),
@@ -138,6 +147,35 @@ def test_a_file_of_grants_that_can_t_be_read_grants_nothing_and_says_so(tmp_path
     kept = ProjectGrants(tmp_path, "key")
     assert Grants([], kept).covering(parse("git-write")) is None
     assert "can't be read" in kept.problem
+
+
+@pytest.mark.parametrize("content", ['[{"permission": "write:/x"', "[]x", "\xff", '[{"x":' + "[" * 100_000])
+def test_a_file_of_grants_that_makes_no_sense_is_put_aside_and_nothing_of_it_is_lost(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "projects/key/grants.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content.encode("latin-1"))
+    ProjectGrants(tmp_path, "key").add([parse("git-write")], "c")
+    assert ProjectGrants(tmp_path, "key").permissions() == (parse("git-write"),)
+    (aside,) = (other for other in path.parent.iterdir() if other != path)
+    assert aside.read_bytes() == content.encode("latin-1")
+
+
+def test_two_sessions_of_a_project_lose_none_of_each_other_s_grants(tmp_path: Path) -> None:
+    words = [f"write:/{number}" for number in range(40)]
+    each = (
+        "import sys; from pathlib import Path; from protocol.permission import parse; "
+        "from supervisor.permits.grants import ProjectGrants; "
+        "kept = ProjectGrants(Path(sys.argv[1]), 'key'); "
+        "[kept.add([parse(word)], 'c') for word in sys.argv[2:]]"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", each, str(tmp_path), *words[half::2]], cwd=CHECKOUT)
+        for half in (0, 1)
+    ]
+    assert [one.wait(60) for one in both] == [0, 0]
+    assert sorted(map(str, ProjectGrants(tmp_path, "key").permissions())) == sorted(words)
 
 
 def test_a_later_version_s_word_among_the_grants_is_passed_over(tmp_path: Path) -> None:

@@ -130,6 +130,19 @@ def test_a_workspace_that_can_t_be_worked_in_is_refused_with_words(tmp_path: Pat
         assert caught.value.exit_code == USAGE
 
 
+def test_settings_can_t_open_the_machine_s_switches(site: Site) -> None:
+    for place in ("/", "/proc", "/dev/null"):
+        with pytest.raises(StopError, match="switches of the machine"):
+            default_policy(
+                site.workspace,
+                site.output,
+                site.tmp,
+                site.environ,
+                site.state,
+                SandboxChoices(write=(place,)),
+            )
+
+
 @pytest.mark.parametrize("link", [False, True], ids=["real", "through a link"])
 @pytest.mark.parametrize(
     ("program", "command"),

@@ -104,10 +104,14 @@ def test_what_others_run_later_is_protected_where_it_exists(site: Site) -> None:
     put(site.workspace / "sub/.git", "gitdir: ../.git/modules/sub\n")
     put(site.workspace / "deep/er/than/the/survey/.git", "gitdir: elsewhere\n")
     put(site.workspace / ".gitmodules", '[submodule "x"]\n\tpath = deep/er/than/the/survey\n')
+    put(site.workspace / "conf/claude/settings.json")
+    (site.workspace / ".claude").symlink_to("conf/claude")
     (site.workspace / ".idea").symlink_to("/etc")
+    (site.workspace / ".gemini").symlink_to(".")
     policy = policy_of(site)
     assert within(site, policy.protected) == {
         ".git", ".vscode", ".envrc", "lib/dep/.git", "sub/.git", "deep/er/than/the/survey/.git",
+        "conf/claude",
     }  # fmt: skip
     assert not (site.workspace / ".husky").exists()
 

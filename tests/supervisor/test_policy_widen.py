@@ -14,7 +14,7 @@ from supervisor.choices.tables import SandboxChoices
 from supervisor.policy.default import default_policy
 from supervisor.policy.planted import plant, uproot
 from supervisor.policy.widen import impossible, widened
-from supervisor.pool.workers import open_pool
+from supervisor.pool.opening import open_pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import CHECKOUT, LIMITS, Site
 
@@ -92,6 +92,8 @@ def test_what_does_not_exist_or_leads_elsewhere_is_not_given(site: Site) -> None
     for word, words in (
         (f"write:{site.root}/missing", "does not exist"),
         (f"read:{site.root}/link/.ssh", "leads to"),
+        ("write:/", "switches of the machine"),
+        ("write:/proc/sys/kernel", "switches of the machine"),
     ):
         assert wider(site.policy, word) == site.policy
         assert words in impossible(site.policy, parse(word))

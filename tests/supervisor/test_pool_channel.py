@@ -67,6 +67,13 @@ class Peer:
         size = int.from_bytes(self.wire.recv(wire.HEADER), "big")
         return self.wire.recv(size, socket.MSG_WAITALL)
 
+    async def live(self, *said: bytes) -> None:
+        """Hear this and then the end of the wire."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.worker.live)
+            await trio.to_thread.run_sync(self.wire.sendall, b"".join(said))
+            self.wire.shutdown(socket.SHUT_WR)
+
     async def broken(self, *said: bytes) -> str:
         """Say this to a worker that lives, with one call running; what that call is told."""
         running = Running(ToolCall("a", "run_command", "{}"), lambda text: None)
@@ -331,3 +338,27 @@ def test_every_way_to_end_has_words() -> None:
         "was killed by SIGKILL",
         "was killed by signal 200",
     ]
+
+
+async def test_a_flood_of_printed_text_is_left_out_and_a_moving_picture_is_not(peer: Peer) -> None:
+    printed: list[str] = []
+    peer.worker.start(Running(ToolCall("a", "run_command", "{}"), printed.append))
+    await peer.live(*[wire.encode(wire.ToolOutput("a", "x" * 1000))] * 5000)
+    assert 20 <= len(printed) < 200
+
+
+async def test_long_frames_leave_others_their_turn(peer: Peer) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    frame = wire.encode(wire.ToolOutput("nobody", "x" * (15 * 1024 * 1024)))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await peer.live(*[frame] * 4)
+        nursery.cancel_scope.cancel()
+    assert turns > 8

@@ -17,6 +17,7 @@ from protocol.wire import JobEnded, Status, ToolFinished
 from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import LAUNCH, Site, processes
+from tests.worker.command_desk import FORK_BOMB
 
 MIB = 1024**2
 LIMITS = Limits(
@@ -28,8 +29,6 @@ LIMITS = Limits(
     file_bytes=20 * MIB,
 )
 PYTHON = str(Path(sys.executable).resolve())
-BOMB = ":(){ [ $SECONDS -lt 3 ] && :|:& };:"
-"""It stops by itself where nobody ends it."""
 
 
 @pytest.fixture(params=[(), ("native", "bubblewrap")], ids=["full", "landlock"])
@@ -60,7 +59,7 @@ async def ran(pool: Pool, command: str, **more: object) -> ToolFinished:
 
 async def test_a_fork_bomb(pool: Pool) -> None:
     for _ in range(4):  # each of them uses up numbers of processes
-        result = await ran(pool, f"{BOMB}; sleep 20")
+        result = await ran(pool, f"{FORK_BOMB}; sleep 20")
         assert (result.status, result.limit) == (Status.FAILED, Limit.PROCESSES)
 
 

@@ -13,7 +13,8 @@ from protocol.conversation import ToolCall
 from protocol.policy import SandboxPolicy
 from protocol.wire import JobEnded, Status, ToolFinished
 from supervisor.pool.events import WorkerDied, WorkerReady
-from supervisor.pool.workers import Pool, PoolOpening
+from supervisor.pool.opening import PoolOpening, open_pool
+from supervisor.pool.workers import Pool
 from supervisor.pool.zygote import Launch
 from tests.supervisor.pool_play import LIMITS, Site, all_gone, call, carrying, family, processes, some
 
@@ -250,3 +251,19 @@ async def test_a_call_alone_is_refused_where_no_worker_can_be_had(site: Site) ->
         result = await play(site, pool, "true", wider(site))
     assert result.status is Status.REFUSED
     assert "No module named 'no_such_registry'" in result.text
+
+
+async def test_a_worker_that_enforces_less_than_is_required_gets_no_call(site: Site) -> None:
+    """The first one may have had more than the machine gives to the next."""
+    lacking: list[str] = []
+    opening = open_pool(
+        site.policy, LIMITS, site.open_output, site.tell, environ=os.environ, launch=REAL,
+        unmet=lambda ready: "".join(lacking),
+    )  # fmt: skip
+    async with opening as pool:
+        assert (await play(site, pool, "echo main")).status is Status.DONE
+        lacking.append("full is required")
+        for policy in (wider(site), None):
+            result = await play(site, pool, "echo x > file", policy)
+            assert (result.status, result.text) == (Status.REFUSED, "Not run: full is required")
+        assert not (site.workspace / "file").exists()

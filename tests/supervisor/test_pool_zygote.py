@@ -14,8 +14,10 @@ from protocol import control
 from protocol.control import Birth, Fork, Forked, FromZygote, NotForked, ZygoteReady
 from protocol.policy import Limits, SandboxPolicy
 from supervisor.pool.zygote import Launch, NoWorkerError, Zygote
+from tests.supervisor.full_disk import full_disk
 
 BIRTH = Birth(SandboxPolicy("/nowhere"), Limits())
+LONG = Birth(SandboxPolicy("/nowhere", hidden=("/nothing/there",) * 10_000), Limits())
 
 
 class Played:
@@ -33,11 +35,12 @@ class Played:
     def say(self, message: FromZygote) -> None:
         self.theirs.send(control.encode_control(message))
 
-    def hear(self) -> Fork:
-        payload, fds, _, _ = socket.recv_fds(self.theirs, 4096, 3)
-        for fd in fds:
-            os.close(fd)
-        return control.decode_to_zygote(payload)
+    def hear(self) -> tuple[Fork, Birth]:
+        payload, (wire, second, content), _, _ = socket.recv_fds(self.theirs, 4096, 3)
+        os.close(wire)
+        os.close(second)
+        with open(content, "rb") as file:
+            return control.decode_to_zygote(payload), control.decode_birth(file.read())
 
 
 @asynccontextmanager
@@ -60,7 +63,31 @@ async def test_a_fork_that_is_refused_says_why() -> None:
         found.say(NotForked(1, "too many processes"))
         with pytest.raises(NoWorkerError, match="could be forked: too many processes"):
             await found.zygote.fork(BIRTH)
-        assert found.hear() == Fork(1)
+        assert found.hear() == (Fork(1), BIRTH)
+
+
+async def test_a_birth_arrives_though_no_file_can_grow_and_though_it_is_longer_than_a_pipe() -> None:
+    async with played() as found:
+        found.say(ZygoteReady(1))
+        found.say(NotForked(1, "for a test"))
+        with full_disk(0), pytest.raises(NoWorkerError, match="for a test"):
+            await found.zygote.fork(BIRTH)
+        found.say(NotForked(2, "for a test"))
+        with pytest.raises(NoWorkerError, match="for a test"):
+            await found.zygote.fork(LONG)
+        assert [found.hear(), found.hear()] == [(Fork(1), BIRTH), (Fork(2), LONG)]
+
+
+async def test_a_birth_that_nothing_holds_leaves_no_descriptor_behind() -> None:
+    async with played() as found:
+        found.say(ZygoteReady(1))
+        before = os.listdir("/proc/self/fd")
+        with (
+            full_disk(0),
+            pytest.raises(NoWorkerError, match="File too large"),
+        ):
+            await found.zygote.fork(LONG)
+        assert os.listdir("/proc/self/fd") == before
 
 
 async def test_a_worker_whose_descriptor_was_lost_on_the_way_is_none() -> None:

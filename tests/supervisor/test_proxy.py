@@ -4,6 +4,8 @@ import gc
 import os
 import socket
 import subprocess
+import threading
+from contextlib import suppress
 
 import pytest
 import trio
@@ -299,3 +301,38 @@ async def test_an_ordinary_program_finds_its_way_and_shows_why_not() -> None:
         assert (await curl(f"http://127.0.0.1:{server.port}/", "-p")).stdout == b"page"
         assert b"403" in (await curl("https://x.example/")).stderr
         assert b"needs=['network:x.example:80']" in (await curl("http://x.example/")).stdout
+
+
+async def test_a_worker_that_keeps_the_door_can_t_hold_the_program_up() -> None:
+    """It shares the socket, so it can make it block, and take connections before us."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    place = listener.getsockname()
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await trio.sleep(0.01)
+            ticks += 1
+
+    def take() -> None:
+        for _ in range(20):
+            kept.setblocking(True)
+            with suppress(OSError):
+                kept.accept()[0].close()
+
+    with listener.dup() as kept:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_proxy, listener, Hosts([]), lambda denial: None)
+            nursery.start_soon(tick)
+            thread = threading.Thread(target=take, daemon=True)
+            thread.start()
+            for _ in range(60):
+                with socket.create_connection(place):
+                    await trio.sleep(0.005)
+            before = ticks
+            await trio.sleep(0.2)
+            assert ticks > before
+            nursery.cancel_scope.cancel()
+        thread.join(5)
+        assert not thread.is_alive()

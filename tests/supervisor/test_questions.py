@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,13 @@ Stage = Callable[..., Terminal]
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     opened: list[Terminal] = []
 
     def start(columns: int = 80, rows: int = 24) -> Terminal:
-        terminal = Terminal(STAGE, ["plain", "preview"], columns=columns, rows=rows)
+        terminal = Terminal(STAGE, ["plain", "preview", str(tmp_path)], columns=columns, rows=rows)
         opened.append(terminal)
-        terminal.wait_for("You 1 ❯ 0%", "sandbox landlock")
+        terminal.wait_for("You 1 ❯ 0%", "sandbox: landlock")
         return terminal
 
     yield start
@@ -179,9 +180,7 @@ def test_a_narrow_terminal_shows_the_same(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, TERMINATED), (signal.SIGHUP, HUNG_UP)])
-def test_a_signal_while_a_question_is_open_ends_the_program(
-    repl: Terminal, number: int, code: int
-) -> None:
+def test_a_signal_while_a_question_is_open_ends_the_program(repl: Terminal, number: int, code: int) -> None:
     repl.send("ask\r")
     repl.wait_for(KEYS)
     repl.signal(number)
@@ -209,8 +208,13 @@ def test_pastes_are_marked_only_while_a_question_is_open(repl: Terminal) -> None
 def piped(text: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", STAGE, "plain", "preview"],
-        input=text, capture_output=True, text=True, timeout=30, env={**os.environ, "PYTHONUTF8": "1"},
-    )  # fmt: skip
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHONUTF8": "1"},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -33,7 +33,7 @@ def stage() -> Iterator[Stage]:
 @pytest.fixture
 def repl(stage: Stage) -> Terminal:
     terminal = stage()
-    terminal.wait_for("You 1 ❯ 0%", "sandbox landlock")
+    terminal.wait_for("You 1 ❯ 0%", "sandbox: landlock")
     return terminal
 
 
@@ -196,8 +196,8 @@ def test_output_that_comes_at_the_prompt_is_printed_above_and_keeps_what_is_type
     terminal.send("half a line")
     terminal.wait_for("You ❯ half a line")
     open_gate(gate)
-    screen = terminal.wait_for("sandbox landlock", "You 1 ❯ 0% half a line")
-    assert screen.index("sandbox landlock") < screen.index("half a line")
+    screen = terminal.wait_for("sandbox: landlock", "You 1 ❯ 0% half a line")
+    assert screen.index("sandbox: landlock") < screen.index("half a line")
     assert screen.count("half a line") == 1
 
 

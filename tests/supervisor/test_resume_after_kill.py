@@ -129,3 +129,60 @@ async def test_a_signal_ends_the_turn_properly(tmp_path: Path, wanted: signal.Si
     assert last["role"] == "assistant"
     assert "[" in str(last["content"])
     assert of(process.pid) == []
+
+
+QUESTION = """
+import os, sys
+from pathlib import Path
+import trio
+from protocol.conversation import User
+from supervisor.options import New
+from supervisor.settings import Flags, load
+from supervisor.wiring import open_session
+from tests.supervisor.asking import ScriptedAsker
+
+async def main(url, workspace):
+    flags = Flags(base_url=url, workspace=workspace)
+    settings = load(flags, os.environ, Path.cwd()).settings
+    asker = ScriptedAsker()
+    async with open_session(settings, None, New(), lambda event: None, asker) as session:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.say, User.says("write"))
+            await asker.question()
+            print("asked", flush=True)
+            await trio.sleep_forever()
+
+trio.run(main, *sys.argv[1:])
+"""
+
+
+def asking(home: House) -> subprocess.Popen[bytes]:
+    """A session that prints when its question is open, and waits for ever for the answer."""
+    return subprocess.Popen(
+        [sys.executable, "-c", QUESTION, home.server.url(), str(home.workspace)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "AGENT_HOME": str(home.home), "HOME": str(home.home)},
+        cwd=Path(__file__).parent.parent.parent,
+    )
+
+
+async def test_a_kill_while_a_question_is_open_leaves_nothing_and_a_legal_conversation(
+    tmp_path: Path,
+) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    background = command("sleep 300", background=True)
+    wants = command(f"touch {beside}/file", needs=[f"write:{beside}"])
+    async with house(tmp_path, background, wants, Step(text="Yes.")) as home:
+        process = asking(home)
+        assert process.stdout is not None
+        assert await trio.to_thread.run_sync(process.stdout.readline) == b"asked\n"
+        assert any("sleep" in line for line in of(process.pid))
+        await killed(process)
+        code, out, err = await ended(start(home, "--continue", "Go on"))
+    assert (code, out) == (0, "Yes.\n"), err
+    assert list(beside.iterdir()) == []
+    answers = [line for line in home.messages() if line["role"] == "tool"]
+    assert len(answers) == 2
+    assert "effect" in str(answers[1]["content"])

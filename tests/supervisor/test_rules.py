@@ -1,8 +1,13 @@
 """Rules: what they say of each command, judged part by part, and of each path."""
 
+import os.path
+import time
+
 import pytest
 
 from protocol.tools.catalog import decode
+from protocol.tools.fetch import Fetch
+from protocol.tools.read_file import ReadFile
 from protocol.tools.run_command import RunCommand
 from supervisor.choices.tables import RulesChoices
 from supervisor.permits.judgement import Judgement, Verdict
@@ -310,6 +315,33 @@ def test_neither_the_name_nor_the_target_of_a_link_gets_around_a_rule() -> None:
     assert judge(both, "read_file", read, where).verdict is ALLOW
 
 
+@pytest.mark.parametrize("path", ["a\0b", "a" * 100_000, "a/" * 50_000])
+def test_what_can_be_no_path_is_judged_too(path: str) -> None:
+    where = Where("/w", "/home/u", real=os.path.realpath)
+    rules = RulesChoices(deny=("read_file *.pem", "read_file a*"))
+    assert judge(rules, "read_file", ReadFile(path=path), where).verdict is DENY
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git " + " -c " * 2400,
+        "a" * 9999,
+        "a;" * 4999,
+        "a|" * 4999,
+        "<<a\na\n" * 1600,
+        "$x" + "a" * 9000,
+        "a" * 10**7,
+    ],
+)
+def test_no_command_takes_the_rules_long(command: str) -> None:
+    """A model writes commands, and a stranger's project may name rules."""
+    stars = ("run_command " + "*a" * 240, "run_command git * -c * -c * push", "run_command " + "x" * 480)
+    began = time.process_time()
+    verdict(command, RulesChoices(deny=stars, ask=stars, allow=stars))
+    assert time.process_time() - began < 10  # some 2 s for the worst of them; for ever once
+
+
 def test_a_redirection_is_met_by_rules_for_the_tools_that_write() -> None:
     rules = RulesChoices(deny=("write_file src/**",), ask=("edit_file docs/**",), allow=("run_command echo",))
     assert verdict("echo a > src/b", rules, NONE) is DENY
@@ -352,3 +384,21 @@ def test_jobs_are_judged_by_their_action_and_id() -> None:
 def test_a_page_is_judged_by_its_host_or_its_address(pattern: str, url: str, wanted: Verdict) -> None:
     rules = RulesChoices(deny=(f"fetch {pattern}".rstrip(),))
     assert judge(rules, "fetch", decode("fetch", f'{{"url": "{url}"}}'), WHERE).verdict is wanted
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "private/x",
+        "%70rivate/x",
+        "%50%52x/../private",
+        "./private",
+        "a/%2e%2E/private",
+        "//private?q",
+        "x/..//private",
+    ],
+)
+def test_no_spelling_of_an_address_gets_around_a_rule(path: str) -> None:
+    rules = RulesChoices(deny=("fetch https://site.example/private",))
+    arguments = Fetch(url=f"https://site.example/{path}")
+    assert judge(rules, "fetch", arguments, WHERE).verdict is DENY

@@ -28,7 +28,7 @@ def test_each_key_of_the_tables_is_read_in_its_plain_form(place: Path) -> None:
         'hosts = ["Example.ORG", "*.example.net:8443", "[::1]", "[::1]:80"]\n'
         'read = ["~/data", "/srv"]\nwrite = ["~"]\nenvironment = ["EDITOR"]\n'
         'environment_secret = ["NPM_TOKEN"]\nhide_env_files = false\n'
-        '[limits]\nmemory = "4G"\nprocesses = 99\ncpu_seconds = 7\nopen_files = 100\n'
+        '[limits]\nmemory = "4G"\nprocesses = 99\ncpu_seconds = 7\nopen_files = 300\n'
         'file_size = "2 MiB"\noutput = 5000\ndisk = "1t"\n'
         '[rules]\nallow = ["run_command  git status "]\nask = ["write_file"]\ndeny = ["edit_file src/**"]\n',
     )
@@ -43,7 +43,7 @@ def test_each_key_of_the_tables_is_read_in_its_plain_form(place: Path) -> None:
         memory_bytes=4 << 30,
         processes=99,
         cpu_seconds=7,
-        open_files=100,
+        open_files=300,
         file_bytes=2 << 20,
         output_bytes=5000,
         disk_bytes=1 << 40,

@@ -1,5 +1,6 @@
 """What stands on the screen while a session tells its events; drawn by a real terminal's rules."""
 
+import msgspec
 import pyte
 import pytest
 
@@ -7,7 +8,9 @@ from protocol.display import Display
 from protocol.events import (
     AnyEvent,
     Compacted,
+    Denial,
     Notice,
+    PermissionAnswered,
     ReasoningDelta,
     ReplyFinished,
     ReplyRetried,
@@ -209,10 +212,10 @@ def test_a_notice_stands_above_the_status() -> None:
         (ended(StopReason.INTERRUPTED), ["[interrupted]"]),
         (ended(StopReason.ROUNDS), ["the round limit ended this turn (max_tool_", "rounds_per_turn)"]),
         (Compacted(pairs=2, before=4000, after=10), ["compacted 2 turns: 4,000 → 10 tokens"]),
-        (SandboxReady(rung="full"), ["sandbox full"]),
+        (SandboxReady(rung="full"), ["sandbox: full"]),
         (
             SandboxReady(rung="off", notes=("no kernel",)),
-            ["sandbox off: not everything is enforced", "  no kernel"],
+            ["sandbox: off; not enforced: no kernel"],
         ),
         (SessionClosed(exit_code=0, conversation="c", turns=1, rounds=1, usage=Usage()), []),
         (
@@ -245,3 +248,57 @@ def test_a_sequence_that_is_split_over_deltas_stays_visible_text() -> None:
         *(text(piece) for piece in "A\x1b]52;c;eA==\x07B\x9b31mC\rD\x7f"), reply("answer")
     )
     assert watched.lines() == ["A^[]52;c;eA==^GB\\x9b31mC^MD^?"]
+
+
+def test_what_the_sandbox_or_a_limit_stopped_stands_below_the_call() -> None:
+    denials = (
+        Denial("/home/u/x can't be written", "write:/home/u/x"),
+        Denial("a signal to\x1b another process", "", sure=False),
+        Denial("c"),
+        Denial("d"),
+    )
+    ended = msgspec.structs.replace(result(summary="exit 1"), failed=True, denials=denials, limit="memory")
+    assert Watched(columns=60).tell(call(), ended).lines()[1:] == [
+        "  ended: memory",
+        "  blocked: write:/home/u/x",
+        "  likely blocked: a signal to^[ another process",
+        "  blocked: c",
+        "  and 1 more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (("user", True, "session"), "  allowed for this session: write:/opt"),
+        (("grant", True, "session"), "  allowed for this session (granted before): write:/opt"),
+        (("nobody", False, ""), "  not allowed (nobody could be asked): write:/opt"),
+    ],
+)
+def test_a_decision_is_one_line(event: tuple[str, bool, str], line: str) -> None:
+    by, allowed, scope = event
+    told = PermissionAnswered(
+        question=1,
+        call_id="1",
+        name="run_command",
+        subject="make",
+        permissions=("write:/opt",),
+        allowed=allowed,
+        by=by,
+        scope=scope,
+    )
+    assert Watched(columns=70).tell(told).lines() == [line]
+
+
+def test_the_keys_of_a_question_stand_until_it_is_answered_whatever_else_is_told() -> None:
+    watched = Watched(columns=60).tell(call())
+    watched.view.asks("[o]nce  [n]o")
+    watched.tell(ToolOutputDelta(call_id="1", text="printed\n"), Notice(text="a job ended"))
+    assert watched.lines() == ["a job ended", "[o]nce  [n]o"]
+    watched.view.asks("")
+    assert watched.lines() == ["a job ended", "run_command make · printed"]
+
+
+def test_a_sandbox_that_stays_as_it_is_is_told_once() -> None:
+    watched = Watched().tell(SandboxReady(rung="full"), SandboxReady(rung="full"), SandboxReady(rung="off"))
+    assert watched.lines() == ["sandbox: full", "sandbox: off"]

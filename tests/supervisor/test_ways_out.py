@@ -17,8 +17,9 @@ from protocol.display import Display
 from protocol.permission import Kind, Permission
 from protocol.policy import Network, Rung
 from protocol.wire import Denial, Status, ToolFinished
+from supervisor.pool.opening import open_pool
 from supervisor.pool.ways_out import with_denials
-from supervisor.pool.workers import Pool, open_pool
+from supervisor.pool.workers import Pool
 from tests.supervisor.network_stage import listening, ok, serving
 from tests.supervisor.pool_play import LAUNCH, LIMITS, Site
 

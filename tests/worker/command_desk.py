@@ -14,6 +14,10 @@ from worker.call import Call, Desk, Outcome, ToolError
 from worker.sandbox import prctl
 from worker.tools import jobs, run_command
 
+FORK_BOMB = ":(){ { [ $1 -lt 9 ] && : $(($1 + 1)) | : $(($1 + 1)) || sleep 60; } & }; : 0"
+"""It doubles, and who has forked is gone at once; after nine times it stays as it is.  One that went on while
+a busy machine has no time for the guard would take all of that machine from the other tests."""
+
 
 @dataclass
 class CommandDesk:

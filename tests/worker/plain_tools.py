@@ -11,14 +11,14 @@ import subprocess
 import threading
 import time
 
+from protocol.chores import Work
 from protocol.display import Display
-from protocol.tools.catalog import Arguments
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Status
 from worker.call import Call, Outcome, ToolError
 
 
-def run(arguments: Arguments, call: Call) -> Outcome:
+def run(arguments: Work, call: Call) -> Outcome:
     if not isinstance(arguments, RunCommand):
         raise ToolError("only commands here", Status.REFUSED)
     word, _, argument = arguments.command.partition(" ")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from protocol import control, wire
 from protocol.policy import Limits, Means, Rung, SandboxPolicy
 from tests.supervisor.pool_play import carrying
-from tests.worker.test_zygote import Asked
+from tests.worker.test_zygote import BOOT, Asked
 from worker.sandbox import bubblewrap
 
 REFUSED = ("native", "bubblewrap")
@@ -141,6 +141,24 @@ def test_below_namespaces_there_is_landlock_and_below_that_commands_are_refused(
     worker.end()
 
 
+def test_a_worker_that_can_reach_the_machine_s_localhost_does_not_serve(
+    tmp_path: Path, zygotes: list[Asked]
+) -> None:
+    # A kernel that says yes to a network of one's own, and gives none.
+    planted = (
+        "from worker.sandbox import kernel, namespaces; kernel.NEW_NETWORK = 0; "
+        "namespaces.raise_loopback = lambda policy: None; "
+    )
+    asked = Asked(("bubblewrap",), boot=planted + BOOT)
+    zygotes.append(asked)
+    asked.hear()
+    worker = Worker(asked, policy_of(tmp_path))
+    assert isinstance(worker.ready, wire.Ready)
+    assert worker.ready.rung is Rung.LANDLOCK
+    assert "the machine's localhost could be reached" in worker.ready.probes[0].why
+    worker.end()
+
+
 def test_a_place_that_can_t_be_shown_lowers_only_this_birth(tmp_path: Path, zygotes: list[Asked]) -> None:
     asked = zygote(zygotes, "bubblewrap")
     good = policy_of(tmp_path)
@@ -152,6 +170,51 @@ def test_a_place_that_can_t_be_shown_lowers_only_this_birth(tmp_path: Path, zygo
     worker.end()
     worker = Worker(asked, good)
     assert reached(worker) == (Rung.FULL, Means.NATIVE)
+    worker.end()
+
+
+def test_once_there_were_namespaces_no_worker_is_born_without_them(
+    tmp_path: Path, zygotes: list[Asked]
+) -> None:
+    asked, good = zygote(zygotes), policy_of(tmp_path)
+    worker = Worker(asked, good)
+    assert reached(worker) == (Rung.FULL, Means.NATIVE)
+    worker.end()
+    asked.hear()
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        asked.fork(theirs.fileno(), theirs.fileno(), policy=replace(good, tmp=str(tmp_path / "gone")))
+    said, _ = asked.hear()
+    assert isinstance(said, control.NotForked)
+    assert f"{tmp_path}/gone: " in said.why
+    worker = Worker(asked, good)
+    assert reached(worker) == (Rung.FULL, Means.NATIVE)
+    worker.end()
+
+
+@pytest.mark.parametrize("means", ["native", "bubblewrap"])
+def test_what_is_closed_can_t_be_moved_out_of_the_next_worker_s_sight(
+    tmp_path: Path, zygotes: list[Asked], means: str
+) -> None:
+    if means == "bubblewrap" and bubblewrap.find() is None:
+        pytest.skip("no bwrap here")
+    asked, policy = zygote(zygotes, *(["native"] if means == "bubblewrap" else [])), policy_of(tmp_path)
+    within = tmp_path / "work/a/b"
+    (within / ".git").mkdir(parents=True)
+    (within / ".env").write_text("secret")
+    (within / ".git/config").write_text("[core]\n")
+    policy = replace(policy, hidden=(f"{within}/.env",), protected=(f"{within}/.git",))
+    worker = Worker(asked, policy)
+    said = worker.run("mv a c 2>&1; mv a/b b 2>&1; echo new > a/b/new; mv a/b/new a/b/newer; ls a/b")
+    assert said.count("Device or resource busy") == 2
+    assert said.endswith("newer\n")
+    worker.end()
+    # Whoever else has moved it and left a link chooses nothing of what is mounted.
+    (tmp_path / "work/a").rename(tmp_path / "work/c")
+    (tmp_path / "work/a").symlink_to(tmp_path / "work/c")
+    asked.hear()
+    worker = Worker(asked, policy)
+    assert reached(worker) == (Rung.FULL, Means(means))
     worker.end()
 
 

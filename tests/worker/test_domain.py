@@ -21,6 +21,7 @@ import json, os, sys
 from pathlib import Path
 from protocol.policy import Limits, Means, SandboxPolicy
 from worker.processes import shell
+from worker.processes.starter import Starter
 from worker.sandbox import prctl
 from worker.sandbox.confine import confine
 workspace, apart, script = sys.argv[1:]
@@ -29,12 +30,12 @@ system = ("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc", sys.prefix, sys.bas
 policy = SandboxPolicy(workspace, readable=system, tmp=workspace)
 confined = confine(policy, Limits(), Means.NONE)
 assert not confined.ready.refuse_commands, confined.ready
-enter = confined.enter if apart == "apart" else lambda: None
+inside = Starter(confined.enter).start if apart == "apart" else lambda start: start()
 environment = {"PATH": os.environ["PATH"], "TMPDIR": workspace, **dict(confined.environment)}
 environment |= {"WORKER": str(os.getpid()), "PYTHON": sys.executable}
-other = shell.start(b"sleep 60; :", workspace, environment, enter, with_input=False)
+other = shell.start(b"sleep 60; :", workspace, environment, inside, with_input=False)
 environment["OTHER"] = str(other.pid)
-one = shell.start(script.encode(), workspace, environment, enter, with_input=False)
+one = shell.start(script.encode(), workspace, environment, inside, with_input=False)
 os.set_blocking(one.output, True)
 code = one.reap()
 printed = os.read(one.output, 65536).decode()

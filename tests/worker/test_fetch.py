@@ -342,6 +342,8 @@ def test_a_certificate_of_another_host_or_stranger_is_not_accepted(
         (" https://EXAMPLE.org.:8443/a b?q=ü#x ", Url("https", "example.org", 8443, "/a%20b?q=%C3%BC")),
         ("https://bücher.example/ä", Url("https", "xn--bcher-kva.example", 443, "/%C3%A4")),
         ("http://[::1]:8080/", Url("http", "::1", 8080, "/")),
+        ("http://example.org/%61/%2F/./b/../c%20/..", Url("http", "example.org", 80, "/a/%2F/")),
+        ("http://example.org/..", Url("http", "example.org", 80, "/")),
         ("http://example.org/a\r\nX: y", Url("http", "example.org", 80, "/aX:%20y")),
     ],
 )

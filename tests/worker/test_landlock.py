@@ -1,14 +1,16 @@
 """The sandbox from inside: each refusal has a control that succeeds where nothing is confined."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from protocol.policy import Mode, Rung, SandboxPolicy
+from protocol.policy import Mode, Network, Rung, SandboxPolicy
 from worker.sandbox import landlock
 
 needs_landlock = pytest.mark.skipif(landlock.version() < 1, reason="this kernel offers no Landlock")
@@ -132,6 +134,48 @@ def test_a_read_only_policy_leaves_only_the_private_directory_and_devices_writab
     assert site.run(policy, "echo x > $WS/new") != 0
     assert site.run(policy, "echo x > $ELSE/new") != 0
     assert site.run(policy, "cat $WS/kept $ELSE/secret && echo x > $TMP/new && echo x > /dev/null") == 0
+
+
+@needs_landlock
+def test_what_is_hidden_below_a_writable_directory_stays_closed(site: Site) -> None:
+    (site.elsewhere / "mine").mkdir()
+    policy = replace(site.policy(writable=(str(site.elsewhere),)), hidden=(str(site.elsewhere / "secret"),))
+    assert site.run(policy, f"echo more > {site.elsewhere}/mine/file") == 0
+    assert site.run(policy, f"cat {site.elsewhere}/secret") != 0
+    assert site.run(policy, f"echo evil > {site.elsewhere}/secret") != 0
+    assert site.run(policy, f"mv {site.elsewhere}/secret {site.elsewhere}/mine") != 0
+    assert (site.elsewhere / "secret").read_text() == "secret\n"
+
+
+@needs_landlock
+def test_a_switch_of_the_machine_can_t_be_written_whatever_the_policy_says(site: Site) -> None:
+    policy = site.policy(writable=("/", "/proc", "/sys"))
+    assert site.run(policy, "[ -r /proc/sys/kernel/core_pattern ]") == 0
+    assert site.run(policy, "[ -w /proc/sys/kernel/core_pattern ] && : >> /proc/sys/kernel/core_pattern") != 0
+
+
+@needs_landlock
+def test_no_program_elsewhere_is_given_its_owner_s_rights(site: Site) -> None:
+    set_bit = f"cd {site.elsewhere} && chmod u+s secret"
+    assert subprocess.run(["/bin/bash", "-c", set_bit], check=True).returncode == 0
+    (site.elsewhere / "secret").chmod(0o755)
+    assert site.run(site.policy(), set_bit) != 0
+    assert site.run(site.policy(), "cd $WS && chmod +x kept && chmod 2755 kept && chmod 644 kept") == 0
+    assert (site.elsewhere / "secret").stat().st_mode & 0o7777 == 0o755
+
+
+@needs_landlock
+def test_with_a_network_no_program_of_the_machine_can_be_told_what_to_do(site: Site) -> None:
+    connect = (
+        f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"../elsewhere/bus\")'"
+    )
+    policy = replace(site.policy(), network=Network.ON)
+    with socket.socket(socket.AF_UNIX) as bus:
+        bus.bind(str(site.elsewhere / "bus"))
+        bus.listen()
+        assert subprocess.run(["/bin/bash", "-c", connect], check=False, cwd=site.tmp).returncode == 0
+        assert site.run(policy, f"cd $WS && {connect}") != 0
+    assert site.run(policy, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_INET)'") == 0
 
 
 @needs_landlock

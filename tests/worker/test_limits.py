@@ -1,19 +1,22 @@
 """Limits with real bombs, small enough to be safe: each ends, is named, and leaves nothing behind."""
 
+import fcntl
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from protocol.policy import Limit, Limits
 from protocol.tools.jobs import Jobs
 from protocol.wire import Status
-from tests.worker.command_desk import CommandDesk, command_desk
+from tests.worker.command_desk import FORK_BOMB, CommandDesk, command_desk
 from worker.call import Outcome
 from worker.processes.tree import below
 
@@ -23,13 +26,22 @@ SMALL = Limits(
     memory_bytes=200 * MIB,
     processes=64,
     cpu_seconds=1,
-    output_bytes=100 * MIB,
+    output_bytes=10 * MIB,
     output_file_cap=1 * MIB,
 )
 """Of the disk none: others write to it too."""
 PYTHON = sys.executable
-SECONDS = 60.0
-"""For the end of a bomb, on a machine that it fills."""
+SECONDS = 240.0
+"""For the end of a bomb, on a machine that it fills; a spin gets a second of a processor late where many
+others want one."""
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """The machine's memory and /dev/shm are no other test's meanwhile."""
+    with (Path(tempfile.gettempdir()) / "polier-test-memory").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
@@ -63,8 +75,8 @@ def ended_by(desk: CommandDesk, command: str, limit: Limit, timeout: float = SEC
 @pytest.mark.parametrize(
     "bomb",
     [
-        ":(){ [ $SECONDS -lt 3 ] && :|:& };:; sleep 70",
-        "b(){ [ $SECONDS -lt 3 ] && { setsid -f true; (b &) ; (b &); sleep 5; }; }; b",
+        f"{FORK_BOMB}; sleep 70",
+        "b(){ [ $1 -lt 8 ] && { setsid -f true; (b $(($1 + 1)) &); (b $(($1 + 1)) &); sleep 60; }; }; b 0",
         "for i in $(seq 100); do (trap '' TERM; setsid sleep 70) & done; wait",
     ],
 )
@@ -78,7 +90,7 @@ def test_a_fork_bomb_ends_with_the_number_that_is_allowed(desk: CommandDesk, bom
 
 def test_a_fork_bomb_whose_shell_ends_at_once_ends_too(desk: CommandDesk) -> None:
     before = {process.pid for process in below(os.getpid())}
-    outcome = desk.run(":(){ [ $SECONDS -lt 3 ] && :|:& };:", timeout=SECONDS)
+    outcome = desk.run(FORK_BOMB, timeout=SECONDS)
     if outcome.limit is None:  # it had become a job before it was noticed
         assert desk.an_end_was_told.wait(SECONDS)
     told = outcome.text + "".join(line for _, line in desk.ended)
@@ -97,7 +109,7 @@ def test_a_bomb_of_threads_is_one_of_processes(desk: CommandDesk) -> None:
 
 def test_a_fork_bomb_in_the_background_is_a_job_that_ends(desk: CommandDesk) -> None:
     began = time.monotonic()
-    desk.run("sleep 0.5; :(){ [ $SECONDS -lt 3 ] && :|:& };:; sleep 70", background=True)
+    desk.run(f"sleep 0.5; {FORK_BOMB}; sleep 70", background=True)
     assert desk.an_end_was_told.wait(SECONDS)
 
     assert time.monotonic() - began < SECONDS
@@ -121,29 +133,39 @@ def test_a_fork_bomb_in_the_background_is_a_job_that_ends(desk: CommandDesk) -> 
     ],
     ids=["one large process", "many small ones", "shared memory"],
 )
+@pytest.mark.usefixtures("alone")
 def test_a_memory_hog_ends_and_the_machine_has_its_memory_back(desk: CommandDesk, hog: str) -> None:
     before = available()
     outcome = ended_by(desk, hog, Limit.MEMORY)
 
     assert "of 200.0 MiB in use by this command and its children); process the data in parts" in outcome.text
+    # What others take meanwhile they give back as well.
+    until = time.monotonic() + SECONDS
+    while available() <= before - 150 * MIB and time.monotonic() < until:
+        time.sleep(0.1)
     assert available() > before - 150 * MIB
 
 
-def test_files_that_are_memory_count_and_are_named(desk: CommandDesk) -> None:
+@pytest.mark.usefixtures("alone")
+def test_files_that_are_memory_count_and_are_named(tmp_path: Path) -> None:
+    # Little: here /dev/shm is the machine's, so it counts against all that other tests run meanwhile.
     held = Path(f"/dev/shm/polier-test-{os.getpid()}")
     try:
-        outcome = ended_by(desk, f"head -c {300 * MIB} /dev/zero >{held}; sleep 70", Limit.MEMORY)
+        with command_desk(tmp_path, replace(SMALL, memory_bytes=60 * MIB)) as desk:
+            outcome = ended_by(desk, f"head -c {80 * MIB} /dev/zero >{held}; sleep 70", Limit.MEMORY)
         assert "of it by files in /dev/shm, which stay until they are removed" in outcome.text
     finally:
         held.unlink(missing_ok=True)
 
 
+@pytest.mark.usefixtures("alone")
 def test_memory_that_processes_share_is_counted_once(desk: CommandDesk) -> None:
     code = "import os, time\nm = bytearray(80 << 20)\n[os.fork() for i in range(3)]\ntime.sleep(0.7)"
     outcome = desk.run(f"{PYTHON} -c '{code}'; echo whole", timeout=SECONDS)
     assert (outcome.text, outcome.limit) == ("whole", None)
 
 
+@pytest.mark.usefixtures("alone")
 def test_of_two_jobs_the_one_that_uses_most_is_ended(desk: CommandDesk) -> None:
     script = "import sys, time\ntime.sleep(0.7)\nb = bytearray(int(sys.argv[1]) << 20)\ntime.sleep(70)"
     (desk.workspace / "hold.py").write_text(script)
@@ -160,26 +182,9 @@ def test_of_two_jobs_the_one_that_uses_most_is_ended(desk: CommandDesk) -> None:
 # --- output -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flood", ["yes", "cat /dev/zero", "seq 1 200000000"])
-def test_a_flood_ends_at_its_time_with_head_and_tail_and_small_memory(tmp_path: Path, flood: str) -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    before = resident()
-    with command_desk(tmp_path, Limits(grace_seconds=0.5, output_file_cap=MIB)) as desk:
-        began = time.monotonic()
-        outcome = desk.run(flood, timeout=2)
-        assert 1.9 < time.monotonic() - began < 4
-
-    assert (outcome.status, outcome.limit) == (Status.TIMED_OUT, Limit.WALL)
-    assert "bytes are not in the file: the file is full" in outcome.text
-    assert flood == "cat /dev/zero" or "bytes left out here" in outcome.text
-    assert resident() - before < 50 * MIB
-
-
 def test_more_output_than_is_allowed_ends_a_command(desk: CommandDesk) -> None:
     outcome = ended_by(desk, "yes", Limit.OUTPUT)
-    assert "100.0 MiB are allowed); print less, or print into a file" in outcome.text
+    assert "10.0 MiB are allowed); print less, or print into a file" in outcome.text
 
 
 # --- disk ---------------------------------------------------------------------------------------------
@@ -229,8 +234,8 @@ def test_a_spin_that_ignores_the_kernel_s_signal_ends_too(desk: CommandDesk) -> 
 
 def test_the_worker_itself_has_all_the_time_it_needs(desk: CommandDesk) -> None:
     desk.run("while :; do :; done", timeout=SECONDS)
-    until = time.thread_time() + 2.5
-    while time.thread_time() < until:
+    until = time.process_time() + 0.2
+    while time.process_time() < max(until, 1.5):  # a limit would be of the whole process
         pass
     assert desk.run("ulimit -t").text == "1"
 

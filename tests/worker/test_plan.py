@@ -134,3 +134,17 @@ def test_a_layer_lies_over_the_workspace_and_what_is_protected_over_the_layer() 
     steps = plan(with_(layer="/s/layer", protected=("/w/.git",)), standing())
     assert Overlay("/w", "/s/layer/upper", "/s/layer/work", "/w") in steps
     assert Pin("/w/.git", False) in steps
+
+
+def test_the_directories_that_lead_to_a_closed_place_can_t_be_moved() -> None:
+    found = made(with_(protected=("/w/a/b/.git",), hidden=("/w/c/.env", "/usr/lib/key"), writable=("/x",)))
+    assert [step for step in found.values() if isinstance(step, Pin)] == [
+        Pin("/w/a", True),
+        Pin("/w/c", True),
+        Pin("/w/a/b", True),
+        Pin("/w/a/b/.git", False),
+    ]
+
+
+def test_the_machine_s_own_proc_and_devices_are_shown_by_no_policy() -> None:
+    assert made(with_(writable=("/", "/proc", "/dev", "/sys/kernel"))) == made(POLICY)

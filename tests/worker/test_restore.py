@@ -115,6 +115,35 @@ def test_what_comes_into_a_protected_directory_is_taken_away(place: Place) -> No
     assert os.listdir(place.root / ".vscode") == ["tasks.json"]
 
 
+def test_a_flood_of_new_files_hides_none_of_them(place: Place) -> None:
+    place.put(".git/config", "[core]\n")
+    place.put(".git/hooks/x.sample", "")
+    place.put(".vscode/tasks.json", "{}")
+    said = place.play(
+        "cd .git/hooks; for i in $(seq 1100); do > 0$i; done; echo evil > pre-commit; > ../../.vscode/zz;"
+        "echo evil > ../../.vscode/tasks.json"
+    )
+    assert "such changes]" in said
+    assert os.listdir(place.root / ".git/hooks") == ["x.sample"]
+    assert os.listdir(place.root / ".vscode") == ["tasks.json"]
+    assert (place.root / ".vscode/tasks.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("rung", [Rung.FULL, Rung.LANDLOCK])
+def test_a_link_that_others_follow_stays_and_what_it_leads_to_is_left_alone(place: Place, rung: Rung) -> None:
+    place.rung = rung
+    config = place.put("repo/config", EVIL)
+    place.put("repo/HEAD", "ref: refs/heads/main\n")
+    (place.root / ".git").symlink_to("repo")
+    place.changes = {"protected": (str(place.root / "repo"),)}
+    assert place.play("true") == ""
+    said = place.play("rm .git; mkdir .git; echo evil > .git/config")
+    assert ".git stood in the place of a link" in said
+    assert (place.root / ".git").readlink() == Path("repo")
+    assert config.read_text() == EVIL
+    assert place.play("true") == ""
+
+
 def test_writing_a_file_again_as_it_was_is_no_change(place: Place) -> None:
     place.put(".envrc", "a\n")
     assert place.play("cp .envrc x; cat x > .envrc; touch .envrc; rm x") == ""

@@ -276,6 +276,7 @@ def test_no_result_is_longer_than_the_cap_and_its_closing_words(served: Served, 
 def test_a_call_for_which_there_is_no_thread_is_not_run_and_the_worker_lives_on(served: Served) -> None:
     served.greet()
     assert served.play("!threads-of 70368744177664").text == "0"
+    served.say(run("!deaf", "b"))  # the only thread there is
     finished = served.play("!echo never")
     assert finished.status is Status.REFUSED
     assert finished.text.startswith("Not run: no thread can be had for it")

@@ -24,7 +24,7 @@ BOOT = f"import sys; from {zygote.__name__} import main; main(sys.argv[1:5])"
 class Asked:
     """`fork(wire, second)` asks for an unconfined worker, but where another policy is given."""
 
-    def __init__(self, without: tuple[str, ...] = (), mark: str = "") -> None:
+    def __init__(self, without: tuple[str, ...] = (), mark: str = "", boot: str = BOOT) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(10)
         with theirs:
@@ -32,7 +32,7 @@ class Asked:
                 [
                     sys.executable,
                     "-c",
-                    BOOT,
+                    boot,
                     str(theirs.fileno()),
                     "tests.worker.plain_tools",
                     "",
@@ -52,7 +52,7 @@ class Asked:
     def fork(self, *fds: int, policy: SandboxPolicy = UNCONFINED) -> None:
         with tempfile.TemporaryFile() as birth:
             birth.write(control.encode_birth(control.Birth(policy, Limits())))
-            birth.flush()
+            birth.seek(0)
             self.ask(*fds, birth.fileno())
 
     def ask(self, *fds: int) -> None:

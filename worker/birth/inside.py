@@ -6,6 +6,7 @@ the life of the worker itself.  Neither returns.  Which way is taken is the zygo
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -48,6 +49,7 @@ def enter_namespaces(newborn: Newborn, *, own_processes: bool) -> NoReturn:
     save = newborn.measure()
     try:
         steps = steps_of(policy)
+        outside = namespaces.listener_outside()
         user, group = os.geteuid(), os.getegid()
         namespaces.unshare(policy, pids=own_processes)
         if user == 0:
@@ -61,14 +63,17 @@ def enter_namespaces(newborn: Newborn, *, own_processes: bool) -> NoReturn:
         pass
     else:
         if pid == 0:
-            become(newborn, steps)
+            become(newborn, steps, outside)
         line.say(Forked(pid))
     save()
     os._exit(LEFT)
 
 
-def become(newborn: Newborn, steps: tuple[Step, ...] | None = None) -> NoReturn:
-    """The worker.  `steps`: the mounts to make; None where somebody has made them, or nobody does."""
+def become(
+    newborn: Newborn, steps: tuple[Step, ...] | None = None, outside: socket.socket | None = None
+) -> NoReturn:
+    """The worker.  `steps`: the mounts to make; None where somebody has made them, or nobody does.
+    `outside`: a listener on the machine's localhost, from before the namespaces; closed here."""
     line, birth = newborn.line, newborn.birth
     try:
         go = line.hear()
@@ -86,7 +91,12 @@ def become(newborn: Newborn, steps: tuple[Step, ...] | None = None) -> NoReturn:
             _mount(steps, go, birth.policy, birth.limits)
         leave_streams()
         confined = confine.confine(
-            birth.policy, birth.limits, go.means, go.probes, abi=None if go.landlock else 0
+            birth.policy,
+            birth.limits,
+            go.means,
+            go.probes,
+            abi=None if go.landlock else 0,
+            listener=outside.getsockname()[1] if outside is not None else 0,
         )
     except mounts.PlaceError as error:
         refuse(newborn, Refused(_words(error), lasting=False), save)
@@ -95,6 +105,8 @@ def become(newborn: Newborn, steps: tuple[Step, ...] | None = None) -> NoReturn:
     if go.means is not Means.NONE and not go.own_processes:
         ready = replace(confined.ready, notes=(*confined.ready.notes, SEEN))
         confined = confine.Confined(ready, confined.enter, confined.environment)
+    if outside is not None:
+        outside.close()
     line.say(Confined())
     line.close()
     serve(newborn.wire, newborn.descriptors, newborn.run, save, confined)

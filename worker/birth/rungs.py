@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NoReturn
 
 from protocol.control import Birth
-from protocol.policy import Means, Mode
+from protocol.policy import Means, Mode, SandboxPolicy
 from protocol.wire import Probe
 from worker.birth.line import Confined, EndedError, Forked, Go, Line, Refused, UsersMapped, WantsUsers
 from worker.birth.wrapped import complaint
@@ -25,6 +25,8 @@ _STEP_SECONDS = 3.0
 """A step needs milliseconds; a disk that doesn't answer must not stop the births of others for long."""
 _EXEC_SECONDS = 8.0
 """Of the step in which bwrap starts an interpreter."""
+_PLACE_SECONDS = 0.05
+"""More of it for each place that is closed: bwrap reads the list of all mounts again for each one."""
 
 Child = Callable[[Line, bool], NoReturn]
 """What a process does once it is forked: with its line to the zygote, with a PID namespace or without."""
@@ -62,6 +64,9 @@ class Rungs:
     def __init__(self, without: Collection[str], sweep: Callable[[], object]) -> None:
         self._refused = {name: Probe(name, False, "switched off for a test") for name in without}
         self._sweep = sweep
+        self._had: set[str] = set()
+        """The means that could be had.  Then no worker is born with less: what fails now may be the work of a
+        command, which would gain by it."""
 
     def bear(self, birth: Birth, middle: Child, worker: Child, wrapped: Wrapped) -> int:
         """The pid of a new worker that is confined, our child.  Raises OSError where none can be had."""
@@ -71,11 +76,19 @@ class Rungs:
         if NATIVE in self._refused:
             tried.append(self._refused[NATIVE])
         elif (pid := self._native(middle, tried)) is not None:
+            self._had.add(NATIVE)
             return pid
+        if birth.policy.layer:
+            raise OSError(f"no layer can be laid over the workspace: {tried[-1].why}")
         if BUBBLEWRAP in self._refused:
             tried.append(self._refused[BUBBLEWRAP])
-        elif (pid := self._bubblewrap(wrapped, tried)) is not None:
+        elif (pid := self._bubblewrap(wrapped, tried, birth.policy)) is not None:
+            self._had.add(BUBBLEWRAP)
             return pid
+        if birth.policy.needs_mounts:
+            raise OSError(f"no copy can be shown in the workspace's place: {tried[-1].why}")
+        if self._had:
+            raise OSError("; ".join(f"{probe.name}: {probe.why}" for probe in tried))
         if LANDLOCK in self._refused:
             tried.append(self._refused[LANDLOCK])
         try:
@@ -91,9 +104,15 @@ class Rungs:
         first: BirthError | None = None
         if PROCESSES not in self._refused:
             try:
-                return self._between(middle, True, (*tried, _works(NATIVE)))
+                pid = self._between(middle, True, (*tried, _works(NATIVE)))
             except BirthError as error:
                 first = error
+            else:
+                self._had.add(PROCESSES)
+                return pid
+        if first is not None and PROCESSES in self._had:
+            self._note(NATIVE, first, tried)
+            return None
         why = self._refused.get(PROCESSES) or Probe(PROCESSES, False, str(first))
         try:
             pid = self._between(middle, False, (*tried, _works(NATIVE), why))
@@ -104,17 +123,18 @@ class Rungs:
             self._refused[PROCESSES] = why
         return pid
 
-    def _bubblewrap(self, wrapped: Wrapped, tried: list[Probe]) -> int | None:
+    def _bubblewrap(self, wrapped: Wrapped, tried: list[Probe], policy: SandboxPolicy) -> int | None:
         """A worker below bwrap, which is its pid for us; None where that can't be had."""
         bwrap = bubblewrap.find()
         if bwrap is None:
             self._note(BUBBLEWRAP, BirthError(_NO_BWRAP, lasting=True), tried)
             return None
+        seconds = _EXEC_SECONDS + _PLACE_SECONDS * (len(policy.hidden) + len(policy.protected))
         complaints = os.memfd_create("bwrap", os.MFD_CLOEXEC)
         try:
             with self._forked(lambda line, _: wrapped(line, bwrap, complaints), True) as (line, pid):
                 go = Go(Means.BUBBLEWRAP, (*tried, _works(BUBBLEWRAP)), self._landlock, True)
-                return self._let_go(line, pid, go, _EXEC_SECONDS)
+                return self._let_go(line, pid, go, seconds)
         except BirthError as error:
             said = complaint(complaints)
             self._note(BUBBLEWRAP, BirthError(said, lasting=True) if said else error, tried)
@@ -125,7 +145,7 @@ class Rungs:
     def _note(self, name: str, error: BirthError, tried: list[Probe]) -> None:
         probe = Probe(name, False, str(error), _remedy(str(error)))
         tried.append(probe)
-        if error.lasting:
+        if error.lasting and not self._had:
             self._refused[name] = probe
 
     def _between(self, middle: Child, own_processes: bool, probes: tuple[Probe, ...]) -> int:

@@ -13,11 +13,11 @@ from typing import NoReturn
 from protocol.control import decode_birth, encode_birth
 from worker.birth.inside import Newborn, become, steps_of
 from worker.birth.line import Line, Refused
-from worker.sandbox import bubblewrap
+from worker.sandbox import bubblewrap, namespaces
 from worker.sandbox.bubblewrap import UnsuitableError
 from worker.serve.process import LEFT, away_from_streams, nothing
 
-_BOOT = "import sys; sys.path += sys.argv[7:]; from worker.birth.wrapped import main; main(sys.argv[1:7])"
+_BOOT = "import sys; sys.path += sys.argv[3:]; from worker.birth.wrapped import main; main(sys.argv[1:3])"
 _COMPLAINT_BYTES = 2000
 
 
@@ -26,10 +26,13 @@ def enter_bubblewrap(newborn: Newborn, bwrap: str, complaints: int) -> NoReturn:
     birth = os.memfd_create("birth")
     os.write(birth, encode_birth(newborn.birth))
     errors = os.dup(2)
-    inherited = (newborn.line.fileno(), newborn.wire, newborn.descriptors, birth, errors)
+    outside = namespaces.listener_outside()
+    inherited = [newborn.line.fileno(), newborn.wire, newborn.descriptors, birth, errors]
+    inherited += [] if outside is None else [outside.fileno()]
     policy = newborn.birth.policy
     program = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT]
-    program += [*map(str, inherited), newborn.run.__module__]
+    numbers = " ".join(map(str, inherited))
+    program += [numbers, newborn.run.__module__]
     program += [os.path.abspath(place) for place in sys.path]  # noqa: PTH100 - of text, for text
     try:
         command = bubblewrap.command(bwrap, steps_of(policy), policy, program)
@@ -45,9 +48,9 @@ def enter_bubblewrap(newborn: Newborn, bwrap: str, complaints: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """`arguments`: numbers of the line, the wire, the second socket, a file with the Birth and stderr; the
-    registry's module."""
-    line, wire, descriptors, birth, errors = map(int, arguments[:5])
+    """`arguments`: the numbers of the line, the wire, the second socket, a file with the Birth, stderr and,
+    where there is one, a listener outside; the registry's module."""
+    line, wire, descriptors, birth, errors, *outside = map(int, arguments[0].split())
     os.dup2(errors, 2)
     os.close(errors)
     content = os.pread(birth, os.fstat(birth).st_size, 0)
@@ -57,10 +60,10 @@ def main(arguments: list[str]) -> NoReturn:
         away_from_streams(wire),
         away_from_streams(descriptors),
         decode_birth(content),
-        importlib.import_module(arguments[5]).run,
+        importlib.import_module(arguments[1]).run,
         lambda: nothing,
     )
-    become(newborn)
+    become(newborn, outside=socket.socket(fileno=outside[0]) if outside else None)
 
 
 def complaint(fd: int) -> str:

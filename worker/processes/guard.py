@@ -37,6 +37,10 @@ STOP_SECONDS = 1.0
 """How long all are stopped before the first is killed.  After it, where this process is the first of a PID
 namespace, everything in it is killed at once: there nothing is born meanwhile."""
 
+EMPTY_LOOKS = 2
+"""One after the other before nothing is left: while the kernel's list of a process's children is read, it may
+pass over one because another is reaped."""
+
 
 class Guard:
     """`watch` each command before it can do harm, `release` (in Running) it when it is over."""
@@ -104,8 +108,13 @@ def _kill(subjects: list[Subject], doomed: Culprits) -> None:
     began = time.monotonic()
     groups: set[int] = set()
     pause = FIRST_PAUSE
-    before = 0
-    while left := freeze(subjects, doomed, groups):
+    before = empty = 0
+    while empty < EMPTY_LOOKS:
+        left = freeze(subjects, doomed, groups)
+        if not left:
+            empty += 1
+            continue
+        empty = 0
         passed = time.monotonic() - began
         if passed > SWEEP_SECONDS:
             return

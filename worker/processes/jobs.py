@@ -135,7 +135,8 @@ class Job:
             while not self._stopping and self._count(pidfds):
                 until = time.monotonic() + SWEEP_SECONDS
                 while (left := until - time.monotonic()) > 0:
-                    if self._pipe.wait(self._record, left, self._waker, *pidfds):
+                    shell = (self._shell.pidfd,) if self._shell.process.returncode is None else ()
+                    if self._pipe.wait(self._record, left, self._waker, *shell, *pidfds):
                         break
             if self._stopping:
                 end(self._running, self._record, self._grace())
@@ -148,7 +149,8 @@ class Job:
         return self._desk.limits.grace_seconds
 
     def _count(self, pidfds: list[int]) -> bool:
-        """Look which processes run, and open what their end is seen by.  Whether there is one."""
+        """Look which processes run, and open what their end is seen by.  Whether there is one: where nothing
+        can be seen, for want of descriptors, there is still the shell."""
         for fd in pidfds:
             os.close(fd)
         pidfds.clear()
@@ -157,7 +159,7 @@ class Job:
             with contextlib.suppress(OSError):
                 pidfds.append(os.pidfd_open(process.pid))
         self._reap()
-        return bool(alive)
+        return bool(alive) or self._shell.process.returncode is None
 
     def _reap(self) -> None:
         with self._desk.lock:

@@ -18,14 +18,10 @@ import shlex
 import signal
 import stat
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
-
-_Made = TypeVar("_Made")
 
 BASH = "/bin/bash"
 _QUIETLY = (BASH, "--noprofile", "--norc", "-c")
@@ -156,7 +152,7 @@ def start(
     script: bytes,
     cwd: str,
     environment: Mapping[str, str],
-    enter: Callable[[], None],
+    inside: Callable[[Callable[[], "subprocess.Popen[bytes]"]], "subprocess.Popen[bytes]"],
     *,
     with_input: bool,
     cpu_seconds: tuple[int, int] = (-1, -1),
@@ -164,8 +160,7 @@ def start(
     """Run the script.  `environment` is all that it gets, beside FIXED and PWD; `cpu_seconds`: see
     worker/sandbox/rlimits.py.  Raises OSError.
 
-    A fresh thread calls `enter` and starts the shell from there: what a thread has entered it can't leave,
-    and what it starts is inside from its first instruction on, at the price of a thread and not of a fork.
+    `inside` calls what starts the shell where it shall be confined (starter.py), and returns its result.
     Its TMPDIR is where the shell leaves word of its last directory.  What outlives its parent becomes ours,
     not init's, since a worker adopts orphans (serve/process.py).
     """
@@ -191,7 +186,6 @@ def start(
         words = [*_QUIETLY, _start_text(passed, cwd, str(told), cpu_seconds), "bash"]
 
         def popen() -> "subprocess.Popen[bytes]":
-            enter()
             return subprocess.Popen(
                 words,
                 stdin=stdin,
@@ -203,7 +197,7 @@ def start(
                 start_new_session=True,
             )
 
-        shell = Shell(in_fresh_thread(popen), output, entry, told)
+        shell = Shell(inside(popen), output, entry, told)
         ours.pop_all()
         return _watched(shell)
 
@@ -224,28 +218,6 @@ def _watched(shell: Shell) -> Shell:
         shell.close()
         raise
     return shell
-
-
-def in_fresh_thread(make: Callable[[], _Made]) -> _Made:
-    """What `make` returns, called in a thread that ends with it; or the OSError that it raises."""
-    made: list[_Made] = []
-    failed: list[OSError] = []
-
-    def play() -> None:
-        try:
-            made.append(make())
-        except OSError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=play)
-    try:
-        thread.start()
-    except RuntimeError as error:
-        raise OSError(errno.EAGAIN, "no thread can be started") from error
-    thread.join()
-    if made:
-        return made[0]
-    raise failed[0] if failed else OSError(errno.EIO, "the thread that should start it failed")
 
 
 def _environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:

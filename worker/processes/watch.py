@@ -142,6 +142,11 @@ def follow(running: Running, sink: Sink, until: float, cancelled: threading.Even
     return Ending.EXITED if running.struck is None else Ending.STRUCK
 
 
+def drain(running: Running, sink: Sink) -> None:
+    """Hand on what the shell has left in the pipe."""
+    running.pipe.drain(sink, time.monotonic() + SETTLE_SECONDS)
+
+
 def settle(running: Running, sink: Sink) -> list[tree.Process]:
     """After the shell's end: wait shortly for what ends by itself.  What still runs."""
     pipe = running.pipe

@@ -2,7 +2,7 @@
 
 That a wall was put up without an error doesn't say that it holds: kernels, containers and settings differ.
 Each canary is one attempt of what the policy forbids; what succeeds is named, undone where it left
-something, and the worker doesn't serve on this rung.  Nothing here waits.
+something, and the worker doesn't serve on this rung.  Nothing here waits for somebody.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ _ELSEWHERE = ("/", "/etc", "/usr")
 _NOWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses of documentation: a route to them is a route out.  Nothing is sent."""
 _PORT = 9
+_CONNECT_SECONDS = 1.0
 _LOOKED_AT = 64
 """Hidden places that are tried; a list may be long and a start must be short."""
 
@@ -72,10 +73,14 @@ def _canaries(walls: Walls) -> Iterator[tuple[str, Callable[[], bool]]]:
             if not _below(place, _writable(policy, walls.rung)):
                 yield f"a file could be made in {place}", partial(_made, place)
         readable = () if walls.rung is Rung.FULL else (*policy.readable, policy.workspace)
-        hidden = [path for path in policy.hidden if walls.rung is Rung.FULL or not _below(path, granted)]
+        # Landlock alone gives the workspace as a whole.
+        whole = (policy.workspace, policy.tmp, policy.output)
+        hidden = [path for path in policy.hidden if walls.rung is Rung.FULL or not _below(path, whole)]
         hidden += [path for path in _parents(policy)[:1] if not _below(path, readable)]
         for path in hidden[:_LOOKED_AT]:
-            yield f"{path} could be read", partial(_read, path, granted)
+            # Where somebody has put a link, what was closed is not there any more.
+            if os.path.realpath(path) == path:
+                yield f"{path} could be read", partial(_read, path, granted)
     if walls.landlock:
         for pid in walls.outsiders:
             yield f"the environment of process {pid} could be read", partial(_environment, pid)
@@ -193,10 +198,9 @@ def _route(family: int, address: str) -> bool:
 def _connected(port: int) -> bool:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-            asked.setblocking(False)
+            # Refused at once, or accepted at once; a bound for what drops it.
+            asked.settimeout(_CONNECT_SECONDS)
             asked.connect(("127.0.0.1", port))
-    except BlockingIOError:
-        return True
     except OSError:
         return False
     return True

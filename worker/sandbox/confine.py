@@ -155,6 +155,8 @@ def _notes(policy: SandboxPolicy, rung: Rung, abi: int, filtered: bool) -> list[
             found.append("the list of hosts can't be enforced here, so the network is off")
         if policy.network is not Network.ON and filtered:
             found.append("commands get no sockets at all, so that servers on localhost don't work either")
+        if policy.network is Network.ON and filtered:
+            found.append("commands get no UNIX sockets, as other programs' would be among them")
     if abi < 1:
         found.append(
             "there is no Landlock here: commands can signal those of other calls and read their memory, and "
@@ -190,5 +192,5 @@ _WITHOUT_NAMESPACES_NOTES = (
     "hidden files inside the workspace can be read by commands",
     "changes to protected files inside the workspace are undone after a command, not prevented; what is "
     "committed stays",
-    "commands can write to your terminals by their names below /dev/pts",
+    "commands can write to your terminals by their names below /dev/pts, and read what is typed there",
 )

@@ -29,7 +29,7 @@ _MOVE_MOUNT = 429
 _MOUNT_SETATTR = 442
 
 _O_PATH = os.O_PATH | os.O_CLOEXEC
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
+_RESOLVE_NO_XDEV, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x01, 0x02, 0x04, 0x08
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 _OPEN_TREE_CLONE = 1
 _FROM_AND_TO_DESCRIPTORS = 0x04 | 0x40
@@ -92,7 +92,16 @@ def detach(target: str) -> None:
 def open_beneath(directory: int, path: str) -> int:
     """A descriptor that names what is at a relative path; no link is followed on the way.  Raises OSError;
     ELOOP where there is a link."""
-    how = _How(_O_PATH, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
+    return _open(directory, path, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
+
+
+def open_unmounted(directory: int, name: str) -> int:
+    """The same for one entry of a directory.  Raises OSError; EXDEV where something is mounted on it."""
+    return _open(directory, name, _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
+
+
+def _open(directory: int, path: str, resolve: int) -> int:
+    how = _How(_O_PATH, 0, resolve)
     result = _libc.syscall(
         ctypes.c_long(_OPENAT2),
         ctypes.c_int(directory),

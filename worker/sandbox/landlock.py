@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from protocol.policy import Mode, Network, Rung, SandboxPolicy
+from protocol.policy import Mode, Network, Rung, SandboxPolicy, of_the_machine
 
 _CREATE_RULESET = 444
 _ADD_RULE = 445
@@ -83,8 +83,8 @@ def rules(policy: SandboxPolicy, rung: Rung, rights: int) -> Iterator[tuple[str,
     """(path, rights below it) of a confined policy; `rights` is what may be given at all.
 
     With namespaces all that is not to be seen isn't there, so everything may be read.  Without, only what
-    the policy names: what is hidden below a place that may be read is left out by giving its neighbours
-    one by one (what appears beside it later is closed).
+    the policy names: what is hidden below such a place is left out by giving its neighbours one by one (what
+    appears beside it later is closed).  Only the workspace is given as a whole.
     """
     read, write = rights & _READ, rights & ~(_MAKE_CHAR | _MAKE_BLOCK)
     # Only what the policy leaves unconfined is on the rung `off`, and that asks for no rules.
@@ -96,8 +96,13 @@ def rules(policy: SandboxPolicy, rung: Rung, rights: int) -> Iterator[tuple[str,
         for path in policy.readable:
             yield from ((str(part), read) for part in around(Path(path), hidden))
         yield policy.output, read
-    for path in (policy.workspace, *policy.writable):
-        yield path, write if policy.mode is Mode.WORKSPACE_WRITE else read
+    may = write if policy.mode is Mode.WORKSPACE_WRITE else read
+    yield policy.workspace, may
+    closed = () if rung is Rung.FULL else tuple(Path(path) for path in policy.hidden)
+    for path in policy.writable:
+        if of_the_machine(path):
+            continue
+        yield from ((str(part), may) for part in around(Path(path), closed))
     for path in (policy.tmp, *DEVICES):
         yield path, write
 

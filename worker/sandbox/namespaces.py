@@ -69,6 +69,15 @@ def raise_loopback(policy: SandboxPolicy) -> None:
             raise OSError(error.errno, f"the loopback interface: {error.strerror}") from error
 
 
+def listener_outside() -> socket.socket | None:
+    """A server on the machine's localhost, for the canary that must not reach it; None where none can be had.
+    Called before there are namespaces; it stays outside of them, wherever its descriptor is."""
+    try:
+        return socket.create_server(("127.0.0.1", 0))
+    except OSError:
+        return None
+
+
 def limit_pids(proc: str, processes: int) -> bool:
     """Bound the numbers of this PID namespace, whose /proc is at `proc`; that binds root too.  False where
     the kernel can't."""
@@ -85,12 +94,13 @@ def limit_pids(proc: str, processes: int) -> bool:
 
 
 def look(path: str) -> Found | None:
-    """What stands there, for a plan."""
+    """What stands there, for a plan.  Nothing where a link is on the way: it was not there when the policy
+    was made, and whoever made it must not choose what is mounted."""
     try:
         mode = os.lstat(path).st_mode
     except (OSError, ValueError):
         return None
-    if stat.S_ISLNK(mode):
+    if os.path.realpath(path) != path:
         return None
     return Found.DIRECTORY if stat.S_ISDIR(mode) else Found.FILE
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 
-from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy
+from protocol.policy import OUTPUT_MOUNT, Mode, SandboxPolicy, of_the_machine
 
 RUN_BYTES = 16 * 1024**2
 """Of the private /run."""
@@ -43,6 +43,8 @@ class Bind:
     target: str
     writable: bool = False
     needed: bool = False
+    stands_in: bool = False
+    """The source is a copy of what the machine has at the target."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def plan(
     for step in (Proc(), Devices(), Tmpfs("/run", RUN_BYTES)):
         made[step.target] = step
     for path in policy.writable:
-        if look(path):
+        if look(path) and not of_the_machine(path):
             made[path] = Bind(path, path, writes)
     made[policy.workspace] = _workspace(policy, writes)
     made |= _private(policy)
@@ -144,6 +146,8 @@ def _workspace(policy: SandboxPolicy, writes: bool) -> Step:
     place = policy.workspace
     if policy.layer:
         return Overlay(place, f"{policy.layer}/upper", f"{policy.layer}/work", place)
+    if policy.copied:
+        return Bind(policy.copied, place, writes, needed=True, stands_in=True)
     return Bind(place, place, writes, needed=True)
 
 
@@ -193,8 +197,8 @@ def _seen(path: str, policy: SandboxPolicy, made: dict[str, Step]) -> bool:
 def _shown(path: str, made: dict[str, Step]) -> bool:
     """Whether what the machine has at this path can be seen at the same path by now."""
     match _around(path, made):
-        case Bind(source=source, target=target):
-            return source == target
+        case Bind(source=source, target=target, stands_in=stands_in):
+            return source == target or stands_in
         case Overlay():
             return True
     return False
@@ -208,15 +212,33 @@ def _around(path: str, made: dict[str, Step]) -> Step | None:
 
 def _pins(policy: SandboxPolicy, look: Callable[[str], Found | None], made: dict[str, Step]) -> list[Step]:
     """What stays as it is, within what may be written."""
-    pins: dict[str, Step] = {path: Pin(path, True) for path in policy.pinned}
+    # Of a copy nothing is pinned: bwrap would bind what the machine has there, and let it be written.
+    pins = {path: Pin(path, True) for path in policy.pinned if not policy.copied}
     pins |= {path: Pin(path, False) for path in policy.protected}
-    return [pin for path, pin in pins.items() if look(path) and _written(path, made)]
+    stay = [pin for path, pin in pins.items() if look(path) and _written(path, made)]
+    taken = {pin.target for pin in stay}
+    kept = [path for path in (*pins, *policy.hidden) if look(path)]
+    ways = dict.fromkeys(way for path in kept for way in _way_to(path, made))
+    return [*(Pin(way, True) for way in ways if way not in taken), *stay]
+
+
+def _way_to(path: str, made: dict[str, Step]) -> list[str]:
+    """The directories that lead to a closed place from where all may be written.  Could one of them be moved,
+    the place would be open to the next worker, under another name."""
+    match _around(path, made):
+        case Bind(source=source, target=top, writable=True) if source == top:
+            pass
+        case Overlay(target=top):
+            pass
+        case _:
+            return []
+    return [way for parent in PurePosixPath(path).parents if below(way := str(parent), top) and way != top]
 
 
 def _written(path: str, made: dict[str, Step]) -> bool:
     match _around(path, made):
-        case Bind(source=source, target=target, writable=writable):
-            return writable and source == target
+        case Bind(source=source, target=target, writable=writable, stands_in=stands_in):
+            return writable and (source == target or stands_in)
         case Overlay():
             return True
     return False

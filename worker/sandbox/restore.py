@@ -8,7 +8,6 @@ window while the command runs.  Everything is said in the result; nothing is los
 
 import contextlib
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -16,13 +15,16 @@ from pathlib import Path
 
 from protocol.policy import RUN_LATER, Mode, Rung, SandboxPolicy
 from worker.sandbox.gitfiles import gitlinks, programs
-from worker.sandbox.snapshot import Seen, Snapshot, of_git, read, taken
+from worker.sandbox.quarantine import UNDONE_BY_NOBODY, Quarantine
+from worker.sandbox.snapshot import FILES, NAMES, Seen, Snapshot, of_git, read, taken
 
 _INDEX_BYTES = 64 * 1024 * 1024
 _LINKS = 64
 """New submodules whose repositories are looked at after each command."""
 _LINES = 8
 """Changes that a result names."""
+_LOOKS = 5
+"""At most so many times NAMES new files are taken away: some seconds."""
 
 
 class Keeper:
@@ -30,7 +32,7 @@ class Keeper:
 
     def __init__(self, policy: SandboxPolicy, rung: Rung) -> None:
         self._policy = policy
-        self._idle = policy.mode is not Mode.WORKSPACE_WRITE or bool(policy.layer)
+        self._idle = policy.mode is not Mode.WORKSPACE_WRITE
         self._undoes = rung is not Rung.FULL
         self._git = f"{policy.workspace}/.git"
         self._git_is_kept = self._git in policy.protected or not os.path.lexists(self._git)
@@ -41,7 +43,11 @@ class Keeper:
         self._index: tuple[int, int, int] | None = None
         self._links: dict[str, bool] = {}
         self._meanwhile: list[str] = []
-        self._moved = 0
+        self._quarantine = Quarantine(policy.workspace, policy.tmp)
+        self._unseen = len(policy.protected)
+        """The first of the protected places of which not all that was there is known."""
+        self._leading: dict[str, str] = {}
+        """Links at the top of the workspace, by path, that others follow: they can't be mounted over."""
 
     def before(self, *, jobs_run: bool) -> None:
         """A command is about to start.  What changed since the last one is the user's work, but where jobs
@@ -55,8 +61,9 @@ class Keeper:
             if self._undoes:
                 if jobs_run and self._kept:
                     self._meanwhile += self._undone(only_programs=True)
-                self._kept = taken(self._policy.protected, self._kept)
+                self._keep()
             self._names = self._present()
+            self._leading = self._leading_links()
             self._index = self._index_status()
 
     def after(self) -> tuple[str, ...]:
@@ -65,32 +72,72 @@ class Keeper:
             return ()
         with self._lock:
             self._running = max(0, self._running - 1)
-            lines = [*self._meanwhile, *(self._undone() if self._undoes else ())]
+            lines = [*self._meanwhile, *self._links_back(), *(self._undone() if self._undoes else ())]
             lines += [*self._new_names(), *self._of_repositories()]
             self._meanwhile = []
+        # What could not be undone is not to be lost among what was.
+        lines.sort(key=lambda line: UNDONE_BY_NOBODY not in line)
         more = len(lines) - _LINES
         return (*lines[:_LINES], *([f"[and {more} more such changes]"] if more > 0 else []))
 
     def _undone(self, *, only_programs: bool = False) -> Iterator[str]:
         """Put back what was protected."""
-        now = taken(self._policy.protected, self._kept)
+        now = taken(self._policy.protected, self._kept, NAMES)
         if now == self._kept:
             return
         for path, seen in self._kept.items():
             if stat.S_ISDIR(seen.status[0]) and (path not in now or now[path].status != seen.status):
                 yield from self._directory_back(path, seen)
-        now = taken(self._policy.protected, self._kept)
-        for path, found in now.items():
-            is_new = path not in self._kept and not stat.S_ISDIR(found.status[0])
-            if is_new and (not only_programs or _for_git(None, found, path)):
-                yield self._taken_away(path, "is new, and other programs would act on it")
+        yield from self._without_new(only_programs=only_programs)
+        now = taken(self._policy.protected, self._kept, NAMES)
         for path, seen in self._kept.items():
             current = now.get(path)
             if stat.S_ISDIR(seen.status[0]) or (current is not None and seen.same(current)):
                 continue
             if not only_programs or (current is not None and _for_git(seen, current, path)):
-                yield self._put_back(path, seen, there=current is not None)
+                yield self._quarantine.put_back(path, seen, there=current is not None)
+        self._keep()
+
+    def _keep(self) -> None:
         self._kept = taken(self._policy.protected, self._kept)
+        whole = len(self._kept) < FILES
+        self._unseen = len(self._policy.protected) if whole else self._place(next(reversed(self._kept)))
+
+    def _place(self, path: str) -> int:
+        """The number of the protected place that a path belongs to."""
+        places = enumerate(self._policy.protected)
+        return next(number for number, place in places if path == place or path.startswith(f"{place}/"))
+
+    def _without_new(self, *, only_programs: bool) -> Iterator[str]:
+        """Take away what was not there; again, where there is more than one look takes in."""
+        for _ in range(_LOOKS):
+            now = taken(self._policy.protected, self._kept, NAMES)
+            for path, found in now.items():
+                if path in self._kept or stat.S_ISDIR(found.status[0]) or self._place(path) >= self._unseen:
+                    continue
+                if not only_programs or _for_git(None, found, path):
+                    yield self._quarantine.take_away(path, "is new, and other programs would act on it")
+            if len(now) < NAMES:
+                return
+        yield f"[protected: more new files than can be taken away{UNDONE_BY_NOBODY}]"
+
+    def _leading_links(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in (".git", *RUN_LATER):
+            with contextlib.suppress(OSError):  # most are no link, or not there
+                found[f"{self._policy.workspace}/{name}"] = os.readlink(f"{self._policy.workspace}/{name}")  # noqa: PTH115
+        return found
+
+    def _links_back(self) -> Iterator[str]:
+        """On every rung: nothing can be mounted on a link, so it can be replaced."""
+        now = self._leading_links()
+        for path, to in self._leading.items():
+            if now.get(path) != to:
+                if os.path.lexists(path):
+                    yield self._quarantine.take_away(path, "stood in the place of a link")
+                with contextlib.suppress(OSError):
+                    Path(path).symlink_to(to)
+                    yield f"[protected: the link {self._quarantine.shown(path)} is back]"
 
     def _directory_back(self, path: str, seen: Seen) -> Iterator[str]:
         """A directory that was moved away comes back, if it still lies beside."""
@@ -101,54 +148,12 @@ class Keeper:
                 if not is_it or not entry.is_dir(follow_symlinks=False):
                     continue
                 if os.path.lexists(path):
-                    yield self._taken_away(path, "stood in the place of another")
+                    yield self._quarantine.take_away(path, "stood in the place of another")
                 Path(entry.path).rename(path)
-                yield f"[protected: {self._shown(path)} had been moved away and is back]"
+                yield f"[protected: {self._quarantine.shown(path)} had been moved away and is back]"
                 return
         if os.path.lexists(path) and not stat.S_ISDIR(os.lstat(path).st_mode):
-            yield self._taken_away(path, "stood in the place of a directory")
-
-    def _put_back(self, path: str, seen: Seen, *, there: bool) -> str:
-        name = self._shown(path)
-        if seen.content is None:
-            return f"[protected: {name} was changed and is too large to be put back; look at it]"
-        moved = ""
-        try:
-            if there:
-                moved = self._quarantined(path)
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            if stat.S_ISLNK(seen.status[0]):
-                Path(path).symlink_to(os.fsdecode(seen.content))
-            else:
-                _write(path, seen.content, stat.S_IMODE(seen.status[0]))
-        except OSError as error:
-            return f"[protected: {name} was changed and could not be put back ({error.strerror}); look at it]"
-        kept = f"; the other version is in {moved}" if moved else ""
-        return f"[protected: {name} was changed and has been put back{kept}]"
-
-    def _taken_away(self, path: str, why: str) -> str:
-        name = self._shown(path)
-        try:
-            return f"[protected: {name} {why}; it was moved to {self._quarantined(path)}]"
-        except OSError as error:
-            return f"[protected: {name} {why}; it could not be moved away ({error.strerror})]"
-
-    def _quarantined(self, path: str) -> str:
-        """Move it into the temporary directory; where it then lies.  Raises OSError."""
-        self._moved += 1
-        place = Path(self._policy.tmp or "/tmp", "quarantine", str(self._moved))
-        place.mkdir(parents=True, exist_ok=True)
-        target = place / Path(path).name
-        try:
-            Path(path).rename(target)
-        except OSError:
-            if Path(path).is_dir() and not Path(path).is_symlink():
-                # On another disk a repository may be large: beside, under a name that nobody looks at.
-                target = Path(f"{path}.quarantined-{os.getpid()}-{self._moved}")
-                Path(path).rename(target)
-            else:
-                shutil.move(path, target)
-        return str(target)
+            yield self._quarantine.take_away(path, "stood in the place of a directory")
 
     def _present(self) -> set[str]:
         """Those of the names that exist by now."""
@@ -168,10 +173,12 @@ class Keeper:
         """Of repositories that are new, or that a grant lets be written: no program without the user."""
         if not self._git_is_kept or self._undoes or self._git not in self._policy.protected:
             yield from self._links_of_index()
-        if self._git not in self._policy.protected and self._git not in self._policy.pinned:
+        if self._git in self._leading:
+            pass  # it was there before, and what it leads to is protected or out of reach
+        elif self._git not in self._policy.protected and self._git not in self._policy.pinned:
             yield from self._disarmed(self._git)
         elif self._git in self._policy.pinned and self._leads_away(f"{self._git}/commondir"):
-            yield self._taken_away(f"{self._git}/commondir", "leads git to another configuration")
+            yield self._quarantine.take_away(f"{self._git}/commondir", "leads git to another configuration")
         for link in list(self._links):
             if (directory := _directory_of(f"{self._policy.workspace}/{link}/.git")) is not None:
                 yield from self._disarmed(directory)
@@ -214,14 +221,14 @@ class Keeper:
             if name.startswith("config"):
                 keys = self._programs(path)
                 if keys:
-                    yield self._taken_away(path, f"names programs to run ({', '.join(keys[:3])})")
+                    yield self._quarantine.take_away(path, f"names programs to run ({', '.join(keys[:3])})")
             elif name == "commondir" and "/worktrees/" not in path:
                 if self._leads_away(path):
-                    yield self._taken_away(path, "leads git to another configuration")
+                    yield self._quarantine.take_away(path, "leads git to another configuration")
             elif name in ("hooks", "modules"):
-                yield self._taken_away(path, "leads git elsewhere")
+                yield self._quarantine.take_away(path, "leads git elsewhere")
             elif "/hooks/" in path and (found.st_mode & 0o111 or stat.S_ISLNK(found.st_mode)):
-                yield self._taken_away(path, "is a hook, which git would run")
+                yield self._quarantine.take_away(path, "is a hook, which git would run")
 
     @staticmethod
     def _leads_away(path: str) -> bool:
@@ -237,9 +244,6 @@ class Keeper:
             return programs(read(path).decode(errors="replace"))
         except OSError:
             return ("a link",)
-
-    def _shown(self, path: str) -> str:
-        return path.removeprefix(f"{self._policy.workspace}/")
 
 
 def _for_git(before: Seen | None, now: Seen, path: str) -> bool:
@@ -265,15 +269,3 @@ def _directory_of(marker: str) -> str | None:
     if not named.startswith("gitdir:"):
         return None
     return os.path.normpath(os.path.join(marker.rpartition("/")[0], named[7:].strip()))  # noqa: PTH118
-
-
-def _write(path: str, content: bytes, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o600)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fchmod(fd, mode)
-    finally:
-        os.close(fd)

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import socket
+import stat
 import struct
 from collections.abc import Iterator
 
@@ -50,9 +51,15 @@ refuse (io_uring), or reach keys that belong to the user's login."""
 
 _TRACING = ("process_vm_readv", "process_vm_writev", "ptrace")
 _INTERPROCESS = ("msgget", "semget", "shmget")
+_MODES = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
+"""What changes a file's mode, and the number of the argument that holds it."""
 
 OF_NAMESPACES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """Families that a network namespace keeps to itself.  Not VSOCK: it reaches a virtual machine's host."""
+
+OF_THE_NETWORK = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Without namespaces.  Not UNIX: programs of the machine listen there that run what they are told (a user's
+bus, a container engine), and no rule of Landlock about files keeps anybody from connecting."""
 
 
 class Bits(Struct, frozen=True):
@@ -93,7 +100,7 @@ class Instruction(Struct, frozen=True):
 
 def rules(rung: Rung, network: Network, landlock: int) -> tuple[Rule, ...]:
     """What a worker and its commands are refused.  `landlock`: the version that is in force, 0 for none."""
-    families = OF_NAMESPACES if rung is Rung.FULL or network is Network.ON else ()
+    families = OF_NAMESPACES if rung is Rung.FULL else OF_THE_NETWORK if network is Network.ON else ()
     found = [
         *(Rule(name) for name in REFUSED),
         Rule("clone", (Bits(0, _NEW_NAMESPACES),)),
@@ -106,6 +113,8 @@ def rules(rung: Rung, network: Network, landlock: int) -> tuple[Rule, ...]:
     if rung is not Rung.FULL:
         # The machine's, as there is no namespace for them.
         found += [Rule(name) for name in _INTERPROCESS]
+        # Landlock lets modes of files elsewhere be changed: root's shell could be made everybody's.
+        found += [Rule(name, (Bits(at, stat.S_ISUID),)) for name, at in _MODES]
         if landlock < 3:
             found.append(Rule("truncate"))
     if landlock < 1:

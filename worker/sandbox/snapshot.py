@@ -11,8 +11,10 @@ from pathlib import Path
 
 FILE_BYTES = 256 * 1024
 """What is kept of a file; of a longer one only its status is known, so it can't be put back."""
-FILES = 300
-"""In all.  Directories of editors and hooks have some ten."""
+FILES = 1000
+"""In all whose content is kept.  Directories of editors and hooks have some ten."""
+NAMES = 20_000
+"""In all that are looked at after a command, which may have made any number: some 5 µs each."""
 _DEPTH = 3
 
 _OF_GIT = ("config", "config.worktree", "commondir")
@@ -37,14 +39,15 @@ class Seen:
 Snapshot = dict[str, Seen]
 
 
-def taken(places: Iterable[str], before: Snapshot) -> Snapshot:
-    """The files of these places.  `before`: an earlier snapshot, whose contents are used again."""
+def taken(places: Iterable[str], before: Snapshot, most: int = FILES) -> Snapshot:
+    """The files of these places.  `before`: an earlier snapshot, whose contents are used again.  `most` is
+    how many; of those above FILES that were not there before no content is read."""
     found: Snapshot = {}
     for place in places:
         for path in _files(place):
-            if len(found) >= FILES:
+            if len(found) >= most:
                 return found
-            seen = _seen(path, before.get(path))
+            seen = _seen(path, before.get(path), reading=len(found) < FILES or path in before)
             if seen is not None:
                 found[path] = seen
     return found
@@ -69,7 +72,7 @@ def of_git(directory: str) -> Iterator[str]:
 
 
 def _files(place: str) -> Iterator[str]:
-    if place.endswith("/.git"):
+    if place.endswith("/.git") or os.path.isfile(f"{place}/HEAD"):  # noqa: PTH113 - paths are texts here
         yield place
         yield from of_git(place)
     else:
@@ -87,12 +90,12 @@ def _names(directory: str) -> list[str]:
         if not stat.S_ISDIR(os.lstat(directory).st_mode):
             return []
         with os.scandir(directory) as entries:
-            return sorted(entry.name for entry in entries)[:FILES]
+            return sorted(entry.name for entry in entries)[:NAMES]
     except OSError:
         return []
 
 
-def _seen(path: str, before: Seen | None) -> Seen | None:
+def _seen(path: str, before: Seen | None, *, reading: bool) -> Seen | None:
     """None where nothing stands there.  Of a directory only that it is one, and which."""
     try:
         found = os.lstat(path)
@@ -103,7 +106,7 @@ def _seen(path: str, before: Seen | None) -> Seen | None:
             return before
         if stat.S_ISLNK(found.st_mode):
             return Seen(status, os.fsencode(Path(path).readlink()))
-        if not stat.S_ISREG(found.st_mode) or found.st_size > FILE_BYTES:
+        if not reading or not stat.S_ISREG(found.st_mode) or found.st_size > FILE_BYTES:
             return Seen(status, None)
         return Seen(status, read(path))
     except OSError:

@@ -26,6 +26,9 @@ _BOTH = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "delete_module": (176, 106),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
     "finit_module": (313, 273),
     "fsconfig": (431, 431),
     "fsmount": (432, 432),
@@ -80,7 +83,7 @@ _BOTH = {
 PROCESSORS = {
     "x86_64": Processor(
         0xC000003E,
-        {name: first for name, (first, _) in _BOTH.items()} | {"iopl": 172, "ioperm": 173},
+        {name: first for name, (first, _) in _BOTH.items()} | {"chmod": 90, "iopl": 172, "ioperm": 173},
         variants=0x40000000,
     ),
     "aarch64": Processor(0xC00000B7, {name: second for name, (_, second) in _BOTH.items()}),

@@ -1,4 +1,4 @@
-"""The calls of one worker: a thread for each, and exactly one ToolFinished whatever the tool does.
+"""The calls of one worker: a thread for each at a time, and exactly one ToolFinished whatever the tool does.
 
 The main thread reads the wire and only hands things over, so that a Cancel is heard at once; tools are
 blocking functions.
@@ -9,13 +9,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from msgspec.structs import replace
 
+from protocol.chores import Work, decode
 from protocol.display import Display
-from protocol.tools.catalog import Arguments, ArgumentsError, decode
+from protocol.tools.catalog import ArgumentsError
 from protocol.wire import (
     Denial,
     Dial,
@@ -30,13 +32,15 @@ from protocol.wire import (
     Status,
     ToolFinished,
     ToolOutput,
+    Uncovered,
 )
 from worker.call import Call, Desk, Outcome, ToolError
 from worker.output.clip import cut
 from worker.serve.channel import Channel
+from worker.serve.threads import Threads
 
-Registry = Callable[[Arguments, Call], Outcome]
-"""Runs the tool whose arguments these are."""
+Registry = Callable[[Work, Call], Outcome]
+"""Runs the tool whose arguments these are, or a chore."""
 
 _OUTPUT_SECONDS = 10.0
 """How long a call waits for a file for its whole output."""
@@ -92,10 +96,15 @@ class _Wanted:
 class Calls:
     """`desk` is shared by all calls; `run` is the registry."""
 
-    def __init__(self, channel: Channel, desk: Desk, run: Registry) -> None:
+    def __init__(
+        self, channel: Channel, desk: Desk, run: Registry, fallen: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`fallen`: whether what should be closed is open by now, so that no call may begin."""
+        self._fallen = fallen
         self._channel = channel
         self._desk = desk
         self._run = run
+        self._threads = Threads()
         self._counting = threading.Lock()
         """Held from counting the jobs until the count is sent, so that the last one told is the newest."""
         self._cancels: dict[str, threading.Event] = {}
@@ -103,13 +112,16 @@ class Calls:
         self._dialling: dict[str, _Wanted] = {}
 
     def start(self, asked: RunTool) -> None:
+        # What is said of jobs was decided when they began, and only this worker knows them.
+        if asked.name != "jobs" and self._fallen():
+            self._channel.send(Uncovered(asked.call_id))
+            return
         if asked.cwd:
             with self._desk.lock:
                 self._desk.cwd = Path(asked.cwd)
         cancelled = self._cancels[asked.call_id] = threading.Event()
-        thread = threading.Thread(target=self._play, args=(asked, cancelled), name=asked.name, daemon=True)
         try:
-            thread.start()
+            self._threads.play(partial(self._play, asked, cancelled))
         except RuntimeError as error:  # no memory, or too many processes
             del self._cancels[asked.call_id]
             self._finish(asked.call_id, _refusal(f"Not run: no thread can be had for it ({error})"))

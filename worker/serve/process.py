@@ -38,6 +38,7 @@ from protocol.wire import (
 from worker.call import Desk
 from worker.sandbox import prctl, tree, way_out
 from worker.sandbox.confine import Confined, confine
+from worker.sandbox.covers import Covers
 from worker.sandbox.restore import Keeper
 from worker.serve.calls import Calls, Registry
 from worker.serve.channel import Channel, PeerGoneError
@@ -45,7 +46,8 @@ from worker.serve.channel import Channel, PeerGoneError
 _END_SECONDS = 2.0
 """How long a worker that ends tries to end its commands; what is left then is for the zygote."""
 _OOM_SCORE = 500
-"""Workers and commands are given up before the user's other programs."""
+"""Workers and commands are given up before the user's other programs; of them the kernel takes whoever has
+most.  A command can't be placed before its worker: when it starts, nothing below /proc can be written."""
 _LOWEST_FREE = 3
 """Descriptors 0 to 2 are the standard streams; a stray print into one must never reach the wire."""
 
@@ -122,7 +124,7 @@ def serve(
 def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoReturn:
     channel.send(Hello(VERSION_MIN, VERSION_MAX))
     match channel.receive(HANDSHAKE_SECONDS):
-        case Welcome(policy=policy, limits=limits, cwd=cwd):
+        case Welcome(policy=policy, limits=limits):
             pass
         case Nope(why=why):
             raise FrameError(f"the supervisor refuses: {why}")
@@ -136,10 +138,9 @@ def _serve(channel: Channel, run: Registry, confined: Confined | None) -> NoRetu
     door = way_out.listen() if way_out.has_own(ready.rung, policy.network) else None
     if door is not None:
         policy = replace(policy, environment=way_out.proxied(policy.environment))
-    begun = Path(cwd) if cwd and os.path.isdir(cwd) else Path(policy.workspace)  # noqa: PTH112 - may be long
-    desk = Desk(policy, limits, begun, ready.refuse_commands, confined.enter, ready.rung)
+    desk = Desk(policy, limits, Path(policy.workspace), ready.refuse_commands, confined.enter, ready.rung)
     desk.keeper = Keeper(policy, ready.rung)
-    calls = Calls(channel, desk, run)
+    calls = Calls(channel, desk, run, Covers(policy).fallen)
     desk.tell_job_ended = calls.job_ended
     channel.send(ready)
     if door is not None:

@@ -1,8 +1,8 @@
-"""Arguments -> the tool that they are for."""
+"""Arguments -> the tool that they are for; a chore -> what does it."""
 
 from typing import assert_never
 
-from protocol.tools.catalog import Arguments
+from protocol.chores import ApplyChanges, CopyWorkspace, FindChanges, Work
 from protocol.tools.edit_file import EditFile
 from protocol.tools.fetch import Fetch
 from protocol.tools.jobs import Jobs
@@ -12,10 +12,20 @@ from protocol.tools.run_command import RunCommand
 from protocol.tools.search import Search
 from protocol.tools.write_file import WriteFile
 from worker.call import Call, Outcome
-from worker.tools import edit_file, fetch, jobs, list_files, read_file, run_command, search, write_file
+from worker.tools import (
+    chores,
+    edit_file,
+    fetch,
+    jobs,
+    list_files,
+    read_file,
+    run_command,
+    search,
+    write_file,
+)
 
 
-def run(arguments: Arguments, call: Call) -> Outcome:
+def run(arguments: Work, call: Call) -> Outcome:
     """Raises ToolError for what the tool can't do, and whatever else a faulty tool may raise."""
     match arguments:
         case ReadFile():
@@ -34,5 +44,7 @@ def run(arguments: Arguments, call: Call) -> Outcome:
             return jobs.run(arguments, call)
         case Fetch():
             return fetch.run(arguments, call)
+        case CopyWorkspace() | FindChanges() | ApplyChanges():
+            return chores.run(arguments, call)
         case _:
             assert_never(arguments)

@@ -4,14 +4,13 @@ The pieces are elsewhere: starting and watching in worker/processes, what output
 """
 
 import dataclasses
+import os
 import signal
 import time
-from pathlib import Path
 
 from msgspec import structs
 
 from protocol.display import Display
-from protocol.policy import OUTPUT_MOUNT
 from protocol.tools.run_command import RunCommand
 from protocol.wire import Status
 from worker.call import Call, Desk, Outcome, ToolError
@@ -19,12 +18,12 @@ from worker.output.capture import RESERVE, Capture, preview, whereabouts
 from worker.output.record import Record
 from worker.output.terminal_text import shown
 from worker.processes import tree
+from worker.processes.begun import begun, script_of
 from worker.processes.denials import Failed, denials, line
 from worker.processes.ended import exited, made_to_end
 from worker.processes.guard import guard_of
 from worker.processes.jobs import Job
-from worker.processes.shell import MAX_SCRIPT, Shell, start
-from worker.processes.watch import TICK, Ending, Pipe, Running, end, follow, outlast, settle
+from worker.processes.watch import TICK, Ending, Pipe, Running, drain, end, follow, outlast, settle
 from worker.sandbox import rlimits
 
 FIRST_SECONDS = 0.2
@@ -48,7 +47,9 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
             "would end with it. Run it without `background`.",
             Status.REFUSED,
         )
-    script = _script(arguments.command)
+    if arguments.dry_run and not desk.policy.tries:
+        raise ToolError("not run: there is no view of the workspace for a dry run here", Status.REFUSED)
+    script = script_of(arguments.command)
     if desk.keeper is None:
         return _run(script, arguments, call)
     desk.keeper.before(jobs_run=any(not job.how for job in tuple(desk.jobs.values())))
@@ -62,7 +63,8 @@ def run(arguments: RunCommand, call: Call) -> Outcome:
 def _run(script: bytes, arguments: RunCommand, call: Call) -> Outcome:
     desk = call.desk
     notes: list[str] = []
-    shell = _started(script, call, notes, with_input=arguments.background)
+    cpu_seconds = rlimits.cpu_seconds(desk.limits)
+    shell = begun(script, call, notes, with_input=arguments.background, cpu_seconds=cpu_seconds)
     record = Record(
         max(desk.limits.result_cap_bytes - RESERVE, 0),
         desk.limits.output_file_cap,
@@ -78,56 +80,6 @@ def _run(script: bytes, arguments: RunCommand, call: Call) -> Outcome:
     if arguments.background:
         return _background(arguments.command, call, running, record, notes)
     return _Foreground(call, running, record, arguments.command).outcome(arguments.timeout, notes)
-
-
-def _script(command: str) -> bytes:
-    try:
-        script = command.encode()
-    except UnicodeEncodeError as error:
-        raise ToolError(
-            f"the command holds a lone surrogate at character {error.start}", Status.REFUSED
-        ) from error
-    if len(script) > MAX_SCRIPT:
-        raise ToolError(
-            f"the command has {len(script):,} bytes; at most {MAX_SCRIPT:,} are allowed. "
-            "Write the data to a file with write_file and use it from there.",
-            Status.REFUSED,
-        )
-    if b"\0" in script:
-        raise ToolError("the command holds a NUL character, which bash can't read", Status.REFUSED)
-    return script
-
-
-def _started(script: bytes, call: Call, notes: list[str], *, with_input: bool) -> Shell:
-    """A shell that runs, known to the desk before anybody else could reap it."""
-    desk = call.desk
-    environment = dict(desk.policy.environment)
-    environment |= {"POLIER_CALL": call.id, "POLIER_OUTPUT": desk.policy.output or OUTPUT_MOUNT}
-    if desk.policy.tmp:
-        environment["TMPDIR"] = desk.policy.tmp
-    with desk.lock:
-        workspace = Path(desk.policy.workspace)
-        if not desk.cwd.is_dir():
-            notes.append(f"[{desk.cwd} is gone; this command started in {workspace}]")
-            desk.cwd = workspace
-        try:
-            shell = start(
-                script,
-                str(desk.cwd),
-                environment,
-                desk.enter,
-                with_input=with_input,
-                cpu_seconds=rlimits.cpu_seconds(desk.limits),
-            )
-        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-            at, desk.cwd = desk.cwd, workspace
-            raise ToolError(
-                f"bash can't be started in {at}: {error.strerror}. The next command starts in {workspace}."
-            ) from error
-        except OSError as error:
-            raise ToolError(f"bash can't be started: {error.strerror}") from error
-        desk.shells.add(shell.pid)
-    return shell
 
 
 def _background(command: str, call: Call, running: Running, record: Record, notes: list[str]) -> Outcome:
@@ -171,6 +123,8 @@ def _leave(desk: Desk, running: Running, record: Record) -> None:
     running.release()
     shell = running.shell
     if shell.process.returncode is None:
+        # Without a descriptor to spare nothing else is found; until it is reaped the group is its own.
+        os.killpg(shell.pid, signal.SIGKILL)
         tree.send(tree.living(running.family), signal.SIGKILL)
         shell.reap()
         with desk.lock:
@@ -232,11 +186,31 @@ class _Foreground:
         return self._told(ending, code, notes, job)
 
     def _after_exit(self, notes: list[str]) -> tuple[int, list[tree.Process]]:
+        """The exit code, and what still runs."""
+        drain(self.running, self.capture)
+        if not self.pipe.open and self._is_only():
+            # Most commands leave nothing behind, and then there is nothing to look for.
+            code = self._reaped(notes)
+            if tree.childless():
+                return code, []
+            left = self._settled()
+            with self.desk.lock:
+                tree.reap_adopted(self.desk.shells)
+            return code, left
+        left = self._settled()
+        return self._reaped(notes), left
+
+    def _is_only(self) -> bool:
+        """Whether nothing but this command runs here, as far as the desk knows."""
+        with self.desk.lock:
+            jobs = any(not job.how for job in self.desk.jobs.values())
+            return not jobs and self.desk.shells == {self.shell.pid}
+
+    def _settled(self) -> list[tree.Process]:
         with self.desk.lock:
             taken = set(self.desk.shells).union(*(job.pids for job in self.desk.jobs.values()))
         self.running.family = structs.replace(self.running.family, taken=frozenset(taken))
-        left = settle(self.running, self.capture)
-        return self._reaped(notes), left
+        return settle(self.running, self.capture)
 
     def _reaped(self, notes: list[str]) -> int:
         """The exit code; the desk forgets the shell and learns where it ended."""
@@ -244,7 +218,8 @@ class _Foreground:
         with self.desk.lock:
             code = self.shell.reap()
             self.desk.shells.discard(self.shell.pid)
-            tree.reap_adopted(self.desk.shells)
+            if not tree.childless():
+                tree.reap_adopted(self.desk.shells)
             if place is not None and place.is_dir():
                 self.desk.cwd = place
         if place is not None and not place.is_dir():
