@@ -107,3 +107,8 @@ async def test_a_job_s_end_names_its_limit(tmp_path: Path) -> None:
         await site.until(lambda: any(isinstance(event, JobEnded) for event in site.events), 20)
     (ended,) = [event for event in site.events if isinstance(event, JobEnded)]
     assert "the limit of CPU time was reached (1 s for one process)" in ended.line
+
+
+async def test_a_command_starts_where_the_machine_allows_few_open_files(tmp_path: Path) -> None:
+    async with Site(tmp_path).pool(replace(LIMITS, open_files=64), Launch()) as pool:
+        assert (await ran(pool, "ulimit -n; cat /dev/null <(echo x)")).text == "64\nx"

@@ -42,6 +42,10 @@ def words(policy: SandboxPolicy, output: str, command: str = "true", rung: Rung 
         ("dial tcp: lookup go.example on 10.0.0.1:53: connection refused", "network:go.example:443"),
         ("ERROR: Could not resolve host: files.example", "network:files.example:443"),
         ("curl: (56) CONNECT tunnel failed, response 403", "network:example.org:443"),
+        (
+            "curl: (7) Failed to connect to a.example port 80 after 0 ms: Couldn't connect to server",
+            "network:a.example:80",
+        ),
         ("error: no matching package; you're using offline mode", "network:example.org:443"),
         ("docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "unconfined"),
         ("sudo: The \"no new privileges\" flag is set", "unconfined"),

@@ -61,7 +61,8 @@ _NETWORK = re.compile(
     r"|tunnel(ing)?( connection)? failed|http code 403 from proxy|proxyerror|response 403"
     r"|dial (tcp|udp)|network connectivity is disabled|network was disabled|disabled by GOPROXY=off"
     r"|offline mode|--offline was specified|no matching distribution found|socket: operation not permitted"
-    r"|(couldn't|could not|failed to|cannot|unable to) (open|create) (a )?(raw )?socket|port 443",
+    r"|(couldn't|could not|failed to|cannot|unable to) (open|create) (a )?(raw )?socket|port 443"
+    r"|couldn't connect to server",
     re.IGNORECASE,
 )
 _SOCKET = re.compile(r"\bsocket\b", re.IGNORECASE)

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import shlex
 import signal
 import stat
@@ -28,6 +29,8 @@ _QUIETLY = (BASH, "--noprofile", "--norc", "-c")
 MAX_SCRIPT = 4 * 1024 * 1024
 """Bytes.  Bash copies a script several times; what is longer is data and belongs into a file."""
 
+SCRIPT_DESCRIPTOR = 200
+"""Where a shell finds its script."""
 PIPE_BYTES = 256 * 1024
 """Asked for, not needed: fewer wake-ups under a flood."""
 
@@ -177,8 +180,7 @@ def start(
             theirs.callback(os.close, stdin)
             ours.callback(os.close, entry)
             os.set_blocking(entry, False)
-        # A high number: a shell's own descriptors, and most scripts', are below.
-        passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, 200)
+        passed = fcntl.fcntl(text, fcntl.F_DUPFD_CLOEXEC, _high_descriptor())
         theirs.callback(os.close, passed)
         told = Path(environment.get("TMPDIR", "/nowhere"), f".place-{os.getpid()}-{time.monotonic_ns()}")
         words = [*_QUIETLY, _start_text(passed, cwd, str(told), cpu_seconds), "bash"]
@@ -198,6 +200,12 @@ def start(
         shell = Shell(inside(popen), output, entry, told)
         ours.pop_all()
         return _watched(shell)
+
+
+def _high_descriptor() -> int:
+    """A shell's own descriptors, and most scripts', are below; a limit on open files may leave fewer."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return SCRIPT_DESCRIPTOR if allowed == resource.RLIM_INFINITY else min(SCRIPT_DESCRIPTOR, allowed // 2)
 
 
 def _watched(shell: Shell) -> Shell:
