@@ -151,7 +151,8 @@ class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):
 
 class PermissionAnswered(Event, frozen=True, kw_only=True, tag="permission_answered"):
     """Whether a call may have what it needs.  `question`: null where nobody was asked.  `by`: who decided;
-    `scope`: for how long, empty for a no; `words`: the user's, or why not."""
+    `scope`: for how long, empty for a no; `words`: the user's, or why not; `dry_run`: it was about applying
+    what a dry run did."""
 
     question: int | None
     call_id: str
@@ -162,6 +163,7 @@ class PermissionAnswered(Event, frozen=True, kw_only=True, tag="permission_answe
     by: str
     scope: str = ""
     words: str = ""
+    dry_run: bool = False
 
 
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):

@@ -68,6 +68,10 @@ class Question(Struct, frozen=True):
     """The same of a no."""
     diff: str = ""
     """What it is about: sections that begin with `= PATH`, each with the hunks of one file."""
+    beside: tuple[str, ...] | None = None
+    """Those of the notes that say something which the whole diff doesn't; None for all."""
+    own: bool = False
+    """It is about the user's own command: no model waits for words."""
     agent: str = "main"
     """Who asks: the label of the question."""
     number: int = 0
@@ -76,12 +80,15 @@ class Question(Struct, frozen=True):
 
 
 class Effects(Struct, frozen=True):
-    """What a dry run did to files.  `counts`: in one line; `lines`: one for each path; `diff`: as in a
-    Question."""
+    """What a dry run did to files.  `ended`: how the command did; `counts`: in one line; `lines`: one for
+    each path; `diff`, `beside` and `own`: as in a Question."""
 
+    ended: str
     counts: str
     lines: tuple[str, ...]
     diff: str
+    beside: tuple[str, ...] | None = None
+    own: bool = False
 
 
 class Answer(Struct, frozen=True):

@@ -32,6 +32,8 @@ class Case(Struct, frozen=True):
     unlisted: bool = False
     """A host would mean the whole network, since no list of hosts can be held to."""
     ran_before: bool = False
+    dry_run: bool = False
+    """It has run, on a view of the workspace: is what it did to be applied?"""
     cwd: str = ""
     """Where a command would start."""
     question: int | None = None
@@ -111,8 +113,9 @@ class Decisions:
         self._refused.clear()
 
     def refused(self, case: Case) -> Decision | None:
-        """The no that this turn has had already."""
-        return next((self._refused[key] for key in case.keys if key in self._refused), None)
+        """The no that this turn has had already, to what it needs or to the very call."""
+        keys = (*case.permissions, case.itself)
+        return next((self._refused[key] for key in keys if key in self._refused), None)
 
     def quiet(self, case: Case) -> bool:
         """Whether the user has had enough of this question."""
@@ -150,6 +153,7 @@ def _event(case: Case, decision: Decision) -> PermissionAnswered:
         by=decision.by.value,
         scope=decision.scope.value if decision.scope is not None else "",
         words=decision.words,
+        dry_run=case.dry_run,
     )
 
 

@@ -142,7 +142,7 @@ class Gate:
         if not self._questions.somebody:
             return None
         arguments = decode(call.name, call.arguments)
-        case = Case(call, subject_of(call, arguments))
+        case = Case(call, subject_of(call, arguments), dry_run=True)
         question = effects_question(case, effects, arguments, self._workers.cwd)
         try:
             number, answer = await self._questions.ask(question, lambda: None)
@@ -239,6 +239,7 @@ class Gate:
     async def _asked(self, case: Case, question: Question, judged: Judgement) -> Decision:
         """Ask, or say why nobody can be asked."""
         if not self._questions.somebody:
+            case = replace(case, needs=self._open(case))
             words = nobody_words(case)
             return self.decisions.take(case, Decision(Decider.NOBODY, words=words))
         earlier: list[Decision] = []
@@ -262,10 +263,12 @@ class Gate:
             answer = Answer(None, answer.words)
         if answer.scope is None:
             said = f": {answer.words}" if answer.words else ""
+            # A no takes nothing back that was granted before.
+            refused = replace(case, needs=self._open(case))
             words = (
-                f"not run: the user said no to {case.at_stake}{said}. Don't ask for it again in this turn."
+                f"not run: the user said no to {refused.at_stake}{said}. Don't ask for it again in this turn."
             )
-            return self.decisions.take(case, Decision(Decider.USER, words=words))
+            return self.decisions.take(refused, Decision(Decider.USER, words=words))
         decision = self.decisions.take(case, Decision(Decider.USER, answer.scope, answer.words))
         self.grants.add([one.permission for one in self._open(case)], answer.scope, case.subject)
         return decision

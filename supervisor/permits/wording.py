@@ -66,13 +66,15 @@ def effects_question(case: Case, effects: Effects, arguments: Arguments, cwd: st
         call_id=case.call.id,
         tool=case.call.name,
         subject=case.subject,
-        reason=f"a dry run is over: {effects.counts}",
+        reason=f"a dry run is over: {effects.ended}; {effects.counts}",
         cwd=cwd,
         why=arguments.why if isinstance(arguments, RunCommand) else "",
         notes=effects.lines,
         yes="apply",
         no="discard",
         diff=effects.diff,
+        beside=effects.beside,
+        own=effects.own,
     )
 
 

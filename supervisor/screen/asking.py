@@ -119,7 +119,7 @@ class ScreenAsker:
             no,
             lambda columns: drawing.keys_line(question, columns, folded=folded),
             trio.current_time() + QUIET_SECONDS,
-            with_words=no,
+            with_words="" if question.own else no,
         )
         if folded:
             opened.whole = lambda: self._view.lines(drawing.whole(question, self._terminal, self._size()[0]))

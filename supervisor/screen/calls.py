@@ -104,8 +104,12 @@ SCOPES = {"once": "once", "session": "for this session", "project": "for this pr
 def decided(event: PermissionAnswered, terminal: Terminal, columns: int) -> str:
     """The line that stays of a decision."""
     what = harmless_line(", ".join(event.permissions) or _line(event.subject))
-    verdict = f"allowed {SCOPES.get(event.scope, event.scope)}" if event.allowed else "not allowed"
     by = DECIDERS.get(event.by, event.by)
+    verdict = "allowed" if event.allowed else "not allowed"
+    if event.dry_run:
+        verdict = "applying" if event.allowed else "discarded"
+    elif event.allowed and not by:  # for how long an earlier yes holds, /sandbox says
+        verdict = f"allowed {SCOPES.get(event.scope, event.scope)}"
     head = f"  {verdict}{f' ({by})' if by else ''}: "
     about = crop(what, max(columns - 1 - len(head), LEAST))
     return terminal.paint(head, Tone.QUIET if event.allowed else Tone.WARNING) + about

@@ -81,7 +81,9 @@ def barred(text: str, width: int) -> list[str]:
 def block(question: Question, terminal: Terminal, width: int, waiting: int = 0) -> list[str]:
     """The question without its keys.  `waiting`: how many more come after it."""
     of = f"  (1 of {1 + waiting})" if waiting else ""
-    head = f"{visible(question.agent)} asks: {visible(question.tool)}"
+    head = (
+        f"{visible(question.agent)} asks: {visible(question.tool)}" if not question.own else "Your dry run:"
+    )
     lines = [terminal.paint(head, Tone.WARNING) + of]
     rows = barred(question.subject, width)
     if is_folded(question, width):
@@ -108,9 +110,13 @@ def block(question: Question, terminal: Terminal, width: int, waiting: int = 0) 
 
 
 def effects(question: Question, terminal: Terminal, width: int, *, most: int | None) -> list[str]:
-    """What a dry run did to files: a row for each path, and the diff; of each at most so many rows."""
+    """What a dry run did to files: the diff, and a row for each path of which it doesn't say all; of each at
+    most so many rows."""
     room = max(LEAST, width - 5)
-    rows = [piece for note in question.notes for piece in wrapped(visible(note), room)]
+    notes = question.notes
+    if question.beside is not None and (most is None or not is_folded(question, width)):
+        notes = question.beside
+    rows = [piece for note in notes for piece in wrapped(visible(note), room)]
     shown = rows if most is None or len(rows) <= most + 1 else rows[:most]
     lines = [f"  {row}" for row in shown]
     if len(shown) < len(rows):

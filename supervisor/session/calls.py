@@ -122,7 +122,7 @@ class SessionTools:
     async def try_command(self, command: str) -> str:
         """A dry run of the user's own: what was applied, in words; empty for nothing.  Raises StopError."""
         self._gate.start_turn()
-        return await self._run_one(dry_run_of(command, next(self._numbers)), lambda _: None)
+        return await self._run_one(dry_run_of(command, next(self._numbers)), lambda _: None, own=True)
 
     async def _run_batch(self, batch: Sequence[ToolCall], deliver: Callable[[ToolResult], None]) -> None:
         if len(batch) == 1:
@@ -142,8 +142,10 @@ class SessionTools:
         if failures:
             raise failures[0]
 
-    async def _run_one(self, call: ToolCall, deliver: Callable[[ToolResult], None]) -> str:
-        """What a dry run applied; empty for everything else."""
+    async def _run_one(
+        self, call: ToolCall, deliver: Callable[[ToolResult], None], *, own: bool = False
+    ) -> str:
+        """What a dry run applied; empty for everything else.  `own`: the user's."""
         started = trio.current_time()
         self._tell(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         stream = self._masks.stream()  # a key may come in two pieces
@@ -180,7 +182,7 @@ class SessionTools:
             case Run(policy, approved):
                 started = trio.current_time()  # how long the user took is not the tool's time
                 if self._tries is not None and is_dry_run(call):
-                    return await self._tries.run(call, finished, feed, policy)
+                    return await self._tries.run(call, finished, feed, policy, own=own)
                 await self._pool.run(call, finished, feed, policy=policy, approved=approved)
             case _:
                 assert_never(admitted)

@@ -86,10 +86,12 @@ class DryRuns:
         deliver: Callable[[ToolFinished], None],
         on_output: Callable[[str], None],
         policy: SandboxPolicy | None,
+        *,
+        own: bool = False,
     ) -> str:
         """Exactly one `deliver`, also when cancelled.  What was applied, in words; empty for nothing.
-        `policy`: the command's own, else the session's."""
-        trial = _Trial(call)
+        `policy`: the command's own, else the session's.  `own`: the user's, not the model's."""
+        trial = _Trial(call, own=own)
         try:
             room = self._room()
         except StoreError as error:
@@ -122,9 +124,7 @@ class DryRuns:
         if not found.paths:
             trial.close("no file of the workspace was changed", "no changes")
             return
-        shown = found.display
-        effects = Effects(shown.summary, tuple(shown.preview.splitlines()), shown.diff)
-        answer = await self._gate.accept(trial.call, effects)
+        answer = await self._gate.accept(trial.call, _effects(trial.command, found, own=trial.own))
         trial.asked = answer is not None
         if answer is None:
             trial.close(
@@ -179,8 +179,9 @@ class DryRuns:
 class _Trial:
     """One dry run, as far as it has come."""
 
-    def __init__(self, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, *, own: bool) -> None:
         self.call = call
+        self.own = own
         self.command: ToolFinished | None = None
         self.found: ToolFinished | None = None
         self.asked = False
@@ -224,6 +225,21 @@ class _Trial:
             ),
             paths=self.found.paths if self.applied and self.found is not None else (),
         )
+
+
+def _effects(command: ToolFinished, found: ToolFinished, *, own: bool) -> Effects:
+    """What the user decides about."""
+    # The worker's lines: what the diff doesn't say, an empty one, all.
+    shown = found.display.preview.split("\n")
+    between = shown.index("")
+    return Effects(
+        command.display.summary,
+        found.display.summary,
+        tuple(shown[between + 1 :]),
+        found.display.diff,
+        tuple(shown[:between]),
+        own,
+    )
 
 
 def is_dry_run(call: ToolCall) -> bool:

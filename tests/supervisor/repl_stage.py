@@ -216,7 +216,7 @@ class Scripted:
             await trio.sleep_forever()
         if command == "full":
             raise StopError("the disk is full; nothing was written")
-        lines = tuple(f"created: file {number}, 3 bytes" for number in range(2 if command == "make" else 60))
+        lines = tuple(f"created: file {number}, 3 bytes" for number in range(60 if command == "many" else 2))
         await self._ask_one(
             Question(
                 call_id="try-1",
@@ -224,6 +224,8 @@ class Scripted:
                 subject=command,
                 reason="a dry run is over: 2 created",
                 notes=(*lines, "changed: ev\x1b[2Kil, 1 bytes"),
+                beside=lines[1:] if command == "mine" else None,
+                own=command == "mine",
                 yes="apply",
                 no="discard",
                 diff="= src/a.py  changed +1 -1\n@@ -1,2 +1,2 @@\n one\n-two\n+TWO\x1b[2K\n"

@@ -45,6 +45,16 @@ def test_it_is_discarded_with_words(repl: Terminal) -> None:
     repl.wait_for("the answer was no 'keep it'", "You 1 ❯")
 
 
+def test_one_s_own_wants_no_words_and_what_the_diff_says_is_said_once(repl: Terminal) -> None:
+    repl.send("/try mine\r")
+    screen = repl.wait_for(KEYS)
+    assert "Your dry run:" in screen
+    assert "created: file 1, 3 bytes" in screen
+    assert "created: file 0" not in screen
+    repl.send("d")
+    repl.wait_for("the answer was no ''", "You 1 ❯")
+
+
 def test_escape_discards_and_a_long_one_is_shown_whole(repl: Terminal) -> None:
     repl.send("/try many\r")
     screen = repl.wait_for("[a]pply  [d]iscard  [w]hole  (Esc: discard)")

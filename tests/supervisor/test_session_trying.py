@@ -1,5 +1,6 @@
 """Dry runs in whole sessions: the model's and the user's own, with somebody to ask and with nobody."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,10 @@ async def test_the_model_s_dry_run_is_applied_when_the_user_says_so(tmp_path: Pa
     (question,) = asker.asked
     assert (question.subject, question.why) == (line, "it is risky")
     assert (question.yes, question.no) == ("apply", "discard")
-    assert question.reason == "a dry run is over: 2 created"
+    assert re.fullmatch(r"a dry run is over: exit 0 in [\d.]+ s, 0 lines; 2 created", question.reason)
+    assert question.notes == ("created: d/", "created: d/x, 2 bytes")
+    assert question.beside == ("created: d/",)
+    assert not question.own
     assert "+x" in question.diff
     assert (home.workspace / "d/x").read_text() == "x\n"
     first, second = results(home)
@@ -38,6 +42,7 @@ async def test_the_model_s_dry_run_is_applied_when_the_user_says_so(tmp_path: Pa
     assert asked.choices == ("apply",)
     (answered,) = [event for event in home.told if isinstance(event, PermissionAnswered)]
     assert (answered.allowed, answered.by, answered.scope) == (True, "user", "once")
+    assert answered.dry_run
 
 
 async def test_what_was_discarded_is_not_run_for_real_in_the_same_turn(tmp_path: Path) -> None:
@@ -79,6 +84,7 @@ async def test_the_user_s_own_dry_run_is_known_to_the_model_only_where_it_was_ap
             await session.try_command("touch kept")
             await say(session, "go on")
             await say(session, "and on")
+    assert all(question.own for question in asker.asked)
     assert [path.name for path in home.workspace.iterdir()] == ["kept"]
     notes = [str(line["content"]) for line in home.messages() if line["role"] == "user"]
     assert any("the user ran this themselves: touch kept; applied: 1 created" in note for note in notes)

@@ -271,7 +271,8 @@ def test_what_the_sandbox_or_a_limit_stopped_stands_below_the_call() -> None:
     ("event", "line"),
     [
         (("user", True, "session"), "  allowed for this session: write:/opt"),
-        (("grant", True, "session"), "  allowed for this session (granted before): write:/opt"),
+        (("grant", True, "session"), "  allowed (granted before): write:/opt"),
+        (("flag", True, "session"), "  allowed (by --allow): write:/opt"),
         (("nobody", False, ""), "  not allowed (nobody could be asked): write:/opt"),
     ],
 )
@@ -286,6 +287,29 @@ def test_a_decision_is_one_line(event: tuple[str, bool, str], line: str) -> None
         allowed=allowed,
         by=by,
         scope=scope,
+    )
+    assert Watched(columns=70).tell(told).lines() == [line]
+
+
+@pytest.mark.parametrize(
+    ("scope", "by", "line"),
+    [
+        ("once", "user", "  applying: make"),
+        ("", "user", "  discarded: make"),
+        ("", "cancelled", "  discarded (the call ended before an answer): make"),
+    ],
+)
+def test_what_becomes_of_a_dry_run_is_no_permission(scope: str, by: str, line: str) -> None:
+    told = PermissionAnswered(
+        question=1,
+        call_id="1",
+        name="run_command",
+        subject="make",
+        permissions=(),
+        allowed=bool(scope),
+        by=by,
+        scope=scope,
+        dry_run=True,
     )
     assert Watched(columns=70).tell(told).lines() == [line]
 

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from protocol.policy import RUN_LATER
 from worker.changes.finding import View
@@ -29,11 +28,19 @@ class Told:
     lines: tuple[str, ...]
     diff: str
     """Sections that begin with `= PATH`, each with the hunks of one file."""
+    beside: tuple[str, ...] = ()
+    """The lines that say something which the diff doesn't."""
 
 
 def told(changes: list[Change], view: View) -> Told:
-    sections = (section for change in changes if (section := _section(change, view)))
-    return Told(counts(changes), tuple(named(changes, line)), _bounded(sections))
+    sections = [(change, section) for change in changes if (section := _section(change, view))]
+    kept = _bounded([section for _, section in sections])
+    said = {id(change) for change, _ in sections[: len(kept)] if not _says_more(change)}
+    if len(kept) < len(sections):
+        rest = len(sections) - len(kept)
+        kept.append(f"= {rest:,} more file{'' if rest == 1 else 's'} not shown")
+    beside = [change for change in changes if id(change) not in said]
+    return Told(counts(changes), tuple(named(changes, line)), "\n".join(kept), tuple(named(beside, line)))
 
 
 def counts(changes: Iterable[Change]) -> str:
@@ -88,6 +95,13 @@ def _what(change: Change) -> str:
     return what
 
 
+def _says_more(change: Change) -> bool:
+    """Whether the line holds something that the head of a section doesn't."""
+    state = change.after or change.before
+    assert state is not None
+    return _acts_later(change) or state.kind is not Kind.FILE or _what(change) != f", {state.size:,} bytes"
+
+
 def _acts_later(change: Change) -> bool:
     return change.after is not None and change.path.split(b"/", 1)[0] in _LATER
 
@@ -121,14 +135,11 @@ def _content(path: bytes, state: State | None) -> bytes | None:
         return file.read(_COMPARED_BYTES)
 
 
-def _bounded(sections: Iterator[str]) -> str:
-    kept: list[str] = []
+def _bounded(sections: list[str]) -> list[str]:
+    """The first ones, as far as there is room."""
     room = _DIFF_BYTES
-    for section in sections:
+    for number, section in enumerate(sections):
         if len(section) > room:
-            rest = sum(1 for _ in chain(sections, (section,)))
-            kept.append(f"= {rest:,} more file{'' if rest == 1 else 's'} not shown")
-            break
+            return sections[:number]
         room -= len(section) + 1
-        kept.append(section)
-    return "\n".join(kept)
+    return list(sections)

@@ -86,7 +86,9 @@ def _find(chore: FindChanges, call: Call) -> Outcome:
     text = "\n".join((told.counts, *told.lines, *([told.diff] if told.diff else ())))
     text = cut(text, call.desk.limits.result_cap_bytes // 2)  # the other half is the command's
     paths = tuple(shown(change.path) for change in changes[:_NAMED])
-    return Outcome(text, Display(told.counts, "\n".join(told.lines), told.diff), paths=paths)
+    return Outcome(
+        text, Display(told.counts, "\n".join((*told.beside, "", *told.lines)), told.diff), paths=paths
+    )
 
 
 def _apply(chore: ApplyChanges, call: Call) -> Outcome:
