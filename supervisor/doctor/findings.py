@@ -4,6 +4,7 @@ Pure.  How it is found out is in examine.py, how it is printed in report.py.
 """
 
 from enum import Enum
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ _ORDER = (Rung.OFF, Rung.LANDLOCK, Rung.FULL)
 SIGNALS_NOTE = "commands can signal other processes of this user"
 PROCESSES_NOTE = "command lines can be seen"
 NO_FILTER_NOTE = "system calls are not filtered"
+NO_LANDLOCK_NOTE = "there is no Landlock here"
 """Parts of a worker's notes that change a verdict."""
 
 
@@ -139,7 +141,7 @@ def _connections(findings: Findings) -> tuple[Danger, ...]:
             return Danger(_NETWORK, Verdict.OPEN, how), Danger(_LOCALHOST, Verdict.OPEN, how)
         case Network.LISTED if full:
             listed = Danger(_NETWORK, Verdict.PARTLY, "only hosts on your list (sandbox.hosts)")
-            return listed, Danger(_LOCALHOST, Verdict.STOPPED, "a network of its own")
+            return listed, Danger(_LOCALHOST, Verdict.STOPPED, "all but the addresses on your list")
         case Network.LISTED | Network.OFF:
             how = (
                 "a network of its own, with nothing in it"
@@ -159,11 +161,21 @@ def _noted(findings: Findings, part: str) -> bool:
     return any(part in note for note in findings.ready.notes)
 
 
-def means_in_words(means: Means) -> str:
-    match means:
+def means_in_words(ready: Ready) -> str:
+    """By what the rung is enforced: only what is there."""
+    parts: list[str] = []
+    match ready.means:
         case Means.NATIVE:
-            return "namespaces of its own, Landlock and a filter of system calls"
+            parts.append("namespaces of its own")
         case Means.BUBBLEWRAP:
-            return "namespaces made by bwrap, Landlock and a filter of system calls"
+            parts.append("namespaces made by bwrap")
         case Means.NONE:
-            return "Landlock and a filter of system calls"
+            pass
+        case _:
+            assert_never(ready.means)
+    if not any(NO_LANDLOCK_NOTE in note for note in ready.notes):
+        parts.append("Landlock")
+    if not any(NO_FILTER_NOTE in note for note in ready.notes):
+        parts.append("a filter of system calls")
+    *first, last = parts or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last

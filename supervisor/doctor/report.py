@@ -81,7 +81,7 @@ def _verdict(findings: Findings) -> Iterator[str]:
     ready = findings.ready
     match ready.rung:
         case Rung.FULL | Rung.LANDLOCK:
-            yield f"Sandbox: {ready.rung.value} ({means_in_words(ready.means)})"
+            yield f"Sandbox: {ready.rung.value} ({means_in_words(ready)})"
         case Rung.OFF if findings.mode is Mode.UNCONFINED:
             yield "Sandbox: off, since sandbox.mode is unconfined: commands may do what you may do"
         case Rung.OFF:

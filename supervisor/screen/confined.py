@@ -13,11 +13,9 @@ from supervisor.screen.tones import Terminal, Tone
 
 _GIB, _MIB = 1024**3, 1024**2
 
-_MEANS = {
-    Means.NATIVE: "namespaces, Landlock, a filter of system calls",
-    Means.BUBBLEWRAP: "namespaces by bubblewrap, Landlock, a filter of system calls",
-    Means.NONE: "Landlock, a filter of system calls",
-}
+_MEANS = {Means.NATIVE: "namespaces", Means.BUBBLEWRAP: "namespaces by bubblewrap", Means.NONE: ""}
+_LACKING = {"Landlock": "there is no Landlock here", "a filter of system calls": "calls are not filtered"}
+"""What else confines, and the note of a worker that has it not."""
 CHANGES = "/sandbox read-only | workspace-write | unconfined; /sandbox revoke WORD | all"
 
 
@@ -67,7 +65,8 @@ def _by(ready: Ready, mode: Mode) -> str:
         return "commands may do all that you may"
     if ready.rung is Rung.OFF:
         return f"each command is asked about: {ready.refuse_commands or 'nothing confines it'}"
-    return f"by {_MEANS[ready.means]}"
+    also = [what for what, lack in _LACKING.items() if not any(lack in note for note in ready.notes)]
+    return f"by {', '.join(filter(None, (_MEANS[ready.means], *also)))}"
 
 
 def _places(found: InForce) -> Iterator[str]:

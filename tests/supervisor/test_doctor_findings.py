@@ -111,6 +111,12 @@ def test_a_person_reads_the_rung_what_was_tried_with_its_remedy_and_where_state_
     assert "This kernel offers no Landlock." in off
 
 
+def test_what_is_not_there_is_not_said_to_confine() -> None:
+    missing = "there is no Landlock here: commands can signal those of other calls"
+    (head, *_) = lines(changed(ready=Ready(Rung.FULL, (missing,), means=Means.NATIVE)))
+    assert head == "Sandbox: full (namespaces of its own and a filter of system calls)"
+
+
 def test_a_floor_that_does_not_hold_and_a_stray_are_said() -> None:
     text = "\n".join(
         lines(msgspec.structs.replace(LANDLOCK, require=Rung.FULL, left=("4711 sleep 60\x1b[2J",)))
