@@ -54,6 +54,8 @@ class Front:
         self._lacks = ""
         """What the sandbox does not enforce, until somebody was told."""
         self._used_tools = False
+        self._refused: set[str] = set()
+        """Calls of which was told why they are not allowed."""
 
     def tell(self, event: AnyEvent) -> None:
         """Show the event; numbered here, since the front has notices of its own."""
@@ -120,9 +122,12 @@ class Front:
                 self._warn()
             case ToolFinished():
                 failed = f" ({event.status})" if event.failed else ""
-                report(harmless_line(f"  {event.name}{failed} · {event.display.summary}"))
+                # Why it was not allowed has just been said.
+                summary = "" if event.call_id in self._refused else f" · {event.display.summary}"
+                report(harmless_line(f"  {event.name}{failed}{summary}"))
                 for denial in event.denials:
-                    report(harmless_line(f"    blocked: {denial.what}"))
+                    likely = "" if denial.sure else "likely "
+                    report(harmless_line(f"    {likely}blocked: {denial.what}"))
             case ReplyFinished() if event.kind == "narration" and event.text:
                 report(event.text.rstrip("\n"))
             case (
@@ -139,6 +144,7 @@ class Front:
         if event.allowed:
             report(harmless_line(f"  allowed: {what} ({event.by})"))
         else:
+            self._refused.add(event.call_id)
             complain(event.words.removeprefix("not run: "))
 
     def _warn(self) -> None:

@@ -32,6 +32,40 @@ def test_a_tool_that_waits_for_its_worker_is_warned_of_when_that_is_ready(
     assert capfd.readouterr().err == LINE
 
 
+def test_why_a_call_is_not_allowed_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    front = Front(json=False)
+    words = "not run: write:/x needs the user's word"
+    front.tell(
+        PermissionAnswered(
+            question=None, call_id="1", name="run_command", subject="ls", permissions=("write:/x",),
+            allowed=False, by="nobody", words=words,
+        )
+    )  # fmt: skip
+    front.tell(
+        ToolFinished(
+            call_id="1", name="run_command", status="refused", failed=True, seconds=0, bytes=0,
+            display=Display(words),
+        )
+    )  # fmt: skip
+    assert capfd.readouterr().err.splitlines() == [
+        "agent: write:/x needs the user's word",
+        "  run_command (refused)",
+    ]
+
+
+def test_what_may_have_been_blocked_is_told_as_that(capfd: pytest.CaptureFixture[str]) -> None:
+    Front(json=False).tell(
+        ToolFinished(
+            call_id="1", name="run_command", status="done", failed=False, seconds=0, bytes=0,
+            display=Display("exit 1"), denials=(Denial("read /x", sure=False), Denial("write /y")),
+        )
+    )  # fmt: skip
+    assert capfd.readouterr().err.splitlines()[1:] == [
+        "    likely blocked: read /x",
+        "    blocked: write /y",
+    ]
+
+
 def test_nothing_from_outside_looks_like_a_line_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     front = Front(json=False)
     evil = "x\nagent: all is well"
