@@ -29,6 +29,10 @@ _Choice = Literal["off", "summary", "preview", "full"]
 _Shown = Annotated[_Choice, Meta(description='"off", "summary", "preview", "full"')]
 _Yes = Annotated[bool, Meta(description="true or false")]
 _Bytes = Annotated[int, Meta(ge=1, le=1 << 50, description='bytes as a number, or as "512M", "4G"')]
+_Memory = Annotated[
+    int, Meta(ge=64 << 20, le=1 << 50, description='bytes as a number, or as "512M", "4G"; at least 64M')
+]
+"""Less than a shell with a few programs needs would end each command."""
 _Places = Annotated[tuple[str, ...], Meta(description="a list of paths that begin with / or ~/")]
 _Rules = Annotated[
     tuple[str, ...],
@@ -71,7 +75,7 @@ class SandboxChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class LimitsChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table `[limits]`; protocol.policy.Limits says of what each is a limit."""
 
-    memory: _Bytes | None = None
+    memory: _Memory | None = None
     """Without this key it follows from the machine's memory."""
     processes: Annotated[int, _number(16, 1_000_000, "processes")] = _LIMITS.processes
     cpu_seconds: Annotated[int, _number(1, 1_000_000, "seconds")] = _LIMITS.cpu_seconds

@@ -79,7 +79,11 @@ def test_each_key_of_the_tables_is_read_in_its_plain_form(place: Path) -> None:
         ('[sandbox]\nenvironment = ["my_token"]\n', "'my_token' looks like a secret"),
         ('[sandbox]\nenvironment_secret = ["DEEPSEEK_API_KEY"]\n', "commands never get it"),
         ('[limits]\nmemory = "much"\n', "line 2: limits.memory: 'much' is no size; allowed: bytes as a"),
-        ("[limits]\nmemory = 0\n", "line 2: limits.memory: Expected `int` >= 1; allowed: bytes as a number"),
+        (
+            '[limits]\nmemory = "1K"\n',
+            "line 2: limits.memory: Expected `int` >= 67108864; allowed: bytes as a number, or as "
+            '"512M", "4G"; at least 64M',
+        ),
         ('[limits]\nmemory = "9999T"\n', "limits.memory: Expected `int` <= 1125899906842624"),
         ("[limits]\nmemory = 1.5\n", "limits.memory: Expected `int | null`, got `float`"),
         ("[limits]\nprocesses = 1\n", "allowed: a whole number of processes, 16 to 1000000"),
