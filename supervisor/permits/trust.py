@@ -19,6 +19,8 @@ from supervisor.places import home_of, project_file, project_of, user_file, work
 from supervisor.settings import offered
 
 QUESTION = "Trust this content? [y/N] "
+_UNCONFINED = 'sandbox.mode = "unconfined"'
+_NOTHING_CONFINES = "With that, nothing would confine commands: each may do all that you may, unasked."
 
 
 class Offered(Struct, frozen=True):
@@ -62,7 +64,8 @@ def told(found: Offered) -> list[str]:
         return [f"{place} only asks for what any project may have; there is nothing to trust."]
     if found.is_trusted:
         return [f"{place} is trusted as it is. It sets:", *(f"  {line}" for line in found.lines)]
-    return [f"{place} would set:", *(f"  {line}" for line in found.lines)]
+    warning = [_NOTHING_CONFINES] if _UNCONFINED in found.lines else []
+    return [f"{place} would set:", *(f"  {line}" for line in found.lines), *warning]
 
 
 def keep(found: Offered) -> str:

@@ -242,6 +242,7 @@ def test_a_script_trusts_and_takes_back(product: Product, tmp_path: Path) -> Non
     assert done.stdout.splitlines()[1:] == [
         '  sandbox.mode = "unconfined"',
         '  rules.allow = ["run_command rm a*"]',
+        "With that, nothing would confine commands: each may do all that you may, unasked.",
     ]
     assert "agent trust --yes" in done.stderr
     assert not list(product.home.rglob("trust.json"))
