@@ -131,6 +131,9 @@ def grants(directory: str | None, revoke: str | None) -> int:
         raise StopError(kept.problem)
     if revoke is not None:
         if not kept.revoke(revoke):
+            if revoke == "all":
+                _print("Nothing was granted for this project.")
+                return 0
             there = ", ".join(one.permission for one in found) or "none"
             words = f"{revoke} was not granted for this project; there are: {there}"
             raise StopError(harmless_line(words), USAGE)

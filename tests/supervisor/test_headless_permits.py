@@ -144,4 +144,6 @@ def test_grants_for_the_project_are_listed_and_taken_back_by_a_command(product: 
     assert missing.returncode == 2
     assert f"there are: write:{beside}" in missing.stderr
     product.run("grants", "--revoke", "all")
+    nothing = product.run("grants", "--revoke", "all")
+    assert (nothing.returncode, nothing.stdout) == (0, "Nothing was granted for this project.\n")
     assert kept.permissions() == ()
