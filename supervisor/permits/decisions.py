@@ -125,10 +125,16 @@ class Decisions:
         """Whether the user lets this very command through in this session, where it is."""
         return case.command in self._approved
 
-    def take(self, case: Case, decision: Decision) -> Decision:
-        """Write it down, tell it, remember it.  Raises StopError; then it counts for nothing."""
+    def again(self, case: Case, decision: Decision) -> Decision:
+        """Write down and tell one that is remembered already: it is about no more than it was.  Raises
+        StopError."""
         self._record(_event(case, decision))
         self.tell(case, decision)
+        return decision
+
+    def take(self, case: Case, decision: Decision) -> Decision:
+        """Write it down, tell it, remember it.  Raises StopError; then it counts for nothing."""
+        self.again(case, decision)
         if decision.scope is None and decision.by in (Decider.USER, Decider.NOBODY):
             self._refused.update(dict.fromkeys(case.keys, decision))
         if decision.scope is Scope.SESSION and decision.by is Decider.USER:

@@ -222,7 +222,7 @@ class Gate:
     def _known(self, case: Case, judged: Judgement) -> Decision | None:
         """What follows from earlier decisions; None where the user has to be asked."""
         if refused := self.decisions.refused(case):
-            return self.decisions.take(case, refused)
+            return self.decisions.again(case, refused)
         asks = case.asks and not self.decisions.quiet(case)
         bare = case.bare and judged.verdict is not Verdict.ALLOW and not self.decisions.approved(case)
         free = self.grants.covering(Permission(Kind.UNCONFINED))

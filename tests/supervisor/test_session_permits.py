@@ -161,6 +161,48 @@ async def test_an_answer_that_was_not_offered_is_a_no(tmp_path: Path, beside: Pa
     assert not (beside / "file").exists()
 
 
+async def test_a_no_is_about_what_was_asked_and_not_about_what_was_granted_before(
+    tmp_path: Path, beside: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    asker = ScriptedAsker(Answer(Scope.SESSION), Answer(None))
+    steps = (
+        writing(beside, f"write:{beside}"),
+        writing(beside, f"write:{beside}", f"write:{other}"),
+        writing(beside, f"write:{beside}"),
+        DONE,
+    )
+    async with house(tmp_path, *steps) as home:
+        async with home.session(asker=asker) as session:
+            await say(session, "write")
+    first, second = asker.asked
+    assert (first.permissions, second.permissions) == ((f"write:{beside}",), (f"write:{other}",))
+    assert f"said no to write:{other}. Don't ask" in results(home)[1]
+    assert (beside / "file").read_text() == "x\n" * 2, results(home)
+    refused = [event for event in home.told if isinstance(event, PermissionAnswered) and not event.allowed]
+    assert [event.permissions for event in refused] == [(f"write:{other}",)]
+
+
+async def test_a_no_to_a_rule_s_question_holds_for_the_turn_though_its_needs_are_granted(
+    tmp_path: Path, beside: Path
+) -> None:
+    asker = ScriptedAsker(Answer(Scope.SESSION), Answer(None))
+    steps = (
+        writing(beside, f"write:{beside}"),
+        *[writing(beside, f"write:{beside}", line="touch {}/other")] * 2,
+        writing(beside, f"write:{beside}"),
+        DONE,
+    )
+    async with house(tmp_path, *steps) as home:
+        async with home.session(asker=asker, rules=RulesChoices(ask=("run_command touch",))) as session:
+            await say(session, "write")
+    assert len(asker.asked) == 2
+    assert "said no to this command" in results(home)[1]
+    assert "said no to this command" in results(home)[2]
+    assert (beside / "file").read_text() == "x\n" * 2, results(home)
+
+
 async def test_a_no_reaches_the_model_with_the_user_s_words_and_is_not_asked_again_in_the_turn(
     tmp_path: Path, beside: Path
 ) -> None:
