@@ -49,7 +49,10 @@ def readable_places(
     wanted = [*system, *map(Path, _FURTHER), Path("/etc/resolv.conf")]
     wanted += [home / name for name in _TOOLCHAINS]
     wanted += [Path(environ[name]) for name in TOOLCHAIN_VARIABLES if environ.get(name)]
-    wanted += [Path(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    programs = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
+    wanted += programs
+    # A virtual environment may be in use by its place on the PATH alone, and its programs need all of it.
+    wanted += [entry.parent for entry in programs if os.access(entry.parent / "pyvenv.cfg", os.R_OK)]
     # The interpreter that runs the workers, and what they may import late.
     wanted += [Path(place) for place in (sys.prefix, sys.base_prefix, sys.base_exec_prefix, *_packages())]
     closed = set(hidden)

@@ -35,6 +35,19 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path, environ=environ)
 
 
+def test_a_virtual_environment_on_the_path_is_readable_as_a_whole_but_never_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for place in (home / "envs/web", home):
+        (place / "bin").mkdir(parents=True)
+        (place / "pyvenv.cfg").touch()
+    path = f"{home}/bin:{home}/envs/web/bin:{os.environ['PATH']}"
+    site = Site(tmp_path, environ={"HOME": str(home), "PATH": path})
+    assert granted(site, home / "envs/web/lib/python3.11")
+    assert granted(site, home / "bin/tool")
+    assert not granted(site, home / "pyvenv.cfg")
+    assert not granted(site, home / "envs/other")
+
+
 def granted(site: Site, path: Path) -> bool:
     policy = site.policy
     return any(path.is_relative_to(place) for place in (*policy.readable, policy.workspace, policy.tmp))
