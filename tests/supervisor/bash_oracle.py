@@ -1,14 +1,18 @@
 """Commands made up at random, and bash itself as the witness of what they run.
 
-Programs are stand-ins that write their name into a file; nothing else is on PATH, so whatever a command
-does, it does in a directory of its own.
+Programs are stand-ins that write their name into a file; nothing else is on PATH.  A redirection needs no
+program, and `> /x` is soon made up: Landlock keeps commands to a directory of their own.
 """
 
 import os
 import random
 import signal
 import subprocess
+import threading
 from pathlib import Path
+
+from protocol.policy import Rung, SandboxPolicy
+from worker.sandbox import landlock, prctl
 
 STAND_INS = ("ls", "cat", "rm", "curl")
 REAL = ("env", "xargs", "timeout", "nohup", "nice", "find")
@@ -84,12 +88,27 @@ class Witness:
             (self._programs / name).symlink_to(f"/usr/bin/{name}")
         for name in ("sh", "bash"):
             (self._programs / name).symlink_to("/bin/bash")
+        system = ("/usr", "/bin", "/lib", "/lib64", "/etc")
+        policy = SandboxPolicy(workspace=str(place.resolve()), readable=system)
+        abi = landlock.version()
+        rights = landlock.handled(abi)
+        given = landlock.rules(policy, Rung.LANDLOCK, rights)
+        self._walls = landlock.Ruleset(rights, given, abi=abi, scopes=landlock.SCOPE_SIGNAL)
 
     def ran(self, command: str) -> set[str]:
         """The names of the stand-ins that bash runs for this command."""
         self._count += 1  # what a command left behind in the background must not be taken for the next one's
         seen = self._seen / str(self._count)
         seen.touch()
+        # What a thread has entered it can't leave, so each command has one that ends with it.
+        thread = threading.Thread(target=self._run, args=(command, seen))
+        thread.start()
+        thread.join()
+        return set(seen.read_text().split())
+
+    def _run(self, command: str, seen: Path) -> None:
+        prctl.gain_no_privileges()
+        self._walls.enter()
         with subprocess.Popen(
             ["/bin/bash", "-c", command],
             cwd=self._work,
@@ -104,4 +123,3 @@ class Witness:
                 child.communicate(timeout=SECONDS)
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
-        return set(seen.read_text().split())
