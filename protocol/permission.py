@@ -4,6 +4,7 @@ read:PATH  write:PATH  network:HOST:PORT  git-write  unconfined
 """
 
 from enum import Enum
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -56,6 +57,8 @@ def parse(word: str) -> Permission:
                 raise PermissionWordError(f"{word!r}: a path is wanted, as in {name}:PATH")
         case Kind.NETWORK:
             target = _host_and_port(word, target)
+        case _:
+            assert_never(kind)
     return Permission(kind, target)
 
 

@@ -134,6 +134,11 @@ def test_what_is_allowed_may_be_said_more_than_once() -> None:
     assert plain_bare(arguments) == ReplOptions(allow=("git-write", "read:/x")) == by_typer(arguments)
 
 
+def test_an_empty_word_allows_nothing() -> None:
+    with pytest.raises(StopError, match="--allow is empty"):
+        plain_run(["--allow", " ", "task"])
+
+
 def test_where_a_conversation_starts_is_one_of_four() -> None:
     assert plain_bare([]) == ReplOptions(start=New())
     assert plain_bare(["--continue"]) == ReplOptions(start=Continue())

@@ -129,9 +129,9 @@ async def test_a_tool_is_told_when_no_file_can_be_had(site: Site) -> None:
 async def test_fifty_calls_leave_no_descriptor_and_no_thread_behind(site: Site) -> None:
     async with site.pool() as pool:
 
-        async def counted() -> tuple[int, str, str]:
+        async def counted() -> tuple[int, str, int]:
             fds = len(os.listdir("/proc/self/fd"))
-            return fds, (await site.play(pool, "!fds")).text, (await site.play(pool, "!threads")).text
+            return fds, (await site.play(pool, "!fds")).text, int((await site.play(pool, "!threads")).text)
 
         for command in ("true", "!output first"):
             await site.play(pool, command)
@@ -139,9 +139,10 @@ async def test_fifty_calls_leave_no_descriptor_and_no_thread_behind(site: Site) 
         for number in range(17):
             for command in ("true", f"!echo {number}", "!output x"):
                 await site.play(pool, command)
-        with trio.fail_after(5):  # a thread that has answered may be leaving still
-            while await counted() != before:
-                await trio.lowlevel.checkpoint()
+        after = await counted()
+        assert after[:2] == before[:2]
+        # Threads are kept for later calls; one that has just answered is not idle yet: then another is made.
+        assert after[2] <= before[2] + 3
 
 
 async def test_a_pool_that_is_closed_leaves_nothing_behind(site: Site) -> None:
