@@ -81,6 +81,7 @@ GIT = (
     Row("git commit --allow-empty -m x", "git-write", "git", FULL),
     Row("git config user.name x", "git-write", "git", FULL),
     Row("git checkout -b other", "git-write", "git", FULL),
+    Row("git commit --allow-empty -m x; git status", "git-write", "git", FULL),
     Row("echo x > .git/hooks/post-commit", "git-write", "git", FULL),
     Row("rm -r .git", "git-write", "git", FULL),
 )
@@ -112,6 +113,9 @@ WALLS = (
 ORDINARY = (
     Row("false"),
     Row("cat missing"),
+    Row("cat $ELSE/notes; true"),
+    Row("echo x > /etc/x; true"),
+    Row("echo \"fatal: Unable to create '/other/.git/index.lock': Read-only file system\""),
     Row("ls /usr/share/missing"),
     Row("cat /missing"),
     Row("test -f nothing"),

@@ -3,7 +3,7 @@
 A kernel refuses without saying who asked for the wall, and the words are those of ordinary errors.  So each
 path that the command complained of is judged twice: does the policy refuse it, and would the modes of files
 have allowed it?  Both: sure.  What can't be seen from in here is only likely.  A command that ended well is
-never looked at.
+not looked at, but for git's own words: `git commit; git log` ends well, and the commit is what was wanted.
 """
 
 import errno
@@ -31,6 +31,8 @@ SHOWN = 3
 """Denials that a result names."""
 _TAIL_CHARACTERS = 16 * 1024
 """Of the output, that is looked at: what failed is told at the end."""
+
+_GIT_FAILED = "/.git/index.lock': Read-only file system"
 
 _TMP = ("/tmp", "/var/tmp")
 _PRIVATE = (*_TMP, "/run", "/dev/shm", "/dev/pts")
@@ -67,21 +69,29 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 @dataclass(frozen=True)
 class Failed:
-    """A command that failed: what it was, where it began, and what it printed."""
+    """A command that failed: what it was, where it began, and what it printed.
+
+    `well`: its last part didn't fail.
+    """
 
     command: str
     cwd: str
     output: str
+    well: bool = False
 
 
 def denials(policy: SandboxPolicy, rung: Rung, failed: Failed) -> tuple[Denial, ...]:
     """What the sandbox kept it from, the surest first, each once."""
     if policy.mode is Mode.UNCONFINED or rung is Rung.OFF:
         return ()
+    if failed.well and _GIT_FAILED not in failed.output[-_TAIL_CHARACTERS:]:
+        return ()
     judge = _Judge(policy, rung, failed)
     found: dict[str, Denial] = {}
     for complaint in complaints(failed.output[-_TAIL_CHARACTERS:]):
         for denial in judge.denials(complaint):
+            if failed.well and (denial.permission is None or denial.permission.kind is not Kind.GIT_WRITE):
+                continue
             key = str(denial.permission) if denial.permission else denial.what
             if key not in found or (denial.sure and not found[key].sure):
                 found[key] = denial

@@ -270,8 +270,8 @@ class _Foreground:
             lines.append(ended.words)
         elif not text:
             lines.append("(no output, exit code 0)")
-        failed = Failed(self.command, self.began_in, text)
-        refused = denials(self.desk.policy, self.desk.rung, failed) if code else ()
+        failed = Failed(self.command, self.began_in, text, well=code == 0)
+        refused = () if code is None else denials(self.desk.policy, self.desk.rung, failed)
         lines += map(line, refused)
         count = self.capture.lines
         plural = "" if count == 1 else "s"
