@@ -243,11 +243,10 @@ def _text(values: Mapping[str, Value], field: str) -> str | None:
 
 def _words(values: Mapping[str, Value], field: str) -> tuple[str, ...]:
     given = values.get(field)
-    if not isinstance(given, tuple | list):
-        return ()
-    if any(not one.strip() for one in given):
+    words = tuple(given) if isinstance(given, tuple | list) else ()
+    if any(not one.strip() for one in words):
         raise StopError(f"--{field.replace('_', '-')} is empty", USAGE)
-    return tuple(given)
+    return words
 
 
 def _start(values: Mapping[str, Value]) -> Start:
