@@ -76,7 +76,7 @@ class Served:
         return finished
 
     def play_while_deaf(self, command: str) -> ToolFinished:
-        """With a call that keeps the only thread there is.  One that has just answered may not be free yet."""
+        """With a call that keeps the only thread.  One that has just answered may not be free yet."""
         while True:
             self.say(run("!deaf", "deaf"))
             finished = self.play(command)
