@@ -7,6 +7,7 @@ loop would then stop the whole program.  So that one call runs on a thread.
 import contextlib
 import errno
 import socket
+import threading
 
 import trio
 
@@ -22,7 +23,10 @@ class Door:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._alone = trio.CapacityLimiter(1)
+        self._lock = threading.Lock()
+        """Around what follows: a thread that nobody waits for any more meets the block's end."""
         self._taking = False
+        self._taken: socket.socket | None = None
         self._closed = False
 
     def __enter__(self) -> "Door":
@@ -30,38 +34,46 @@ class Door:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._closed = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes a thread that is stuck in it
-        if not self._taking:  # else that thread closes it
-            self._listener.close()
+        with self._lock:
+            self._closed = True
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # wakes a thread that is stuck in it
+            if not self._taking:  # else that thread closes it
+                self._listener.close()
+            if self._taken is not None:
+                self._taken.close()
 
     async def accept(self) -> trio.SocketStream:
         """The next connection.  Raises OSError where there will be none."""
         while True:
             await trio.lowlevel.wait_readable(self._listener)
-            self._taking = True
             try:
-                client = await trio.to_thread.run_sync(
-                    self._take, limiter=self._alone, abandon_on_cancel=True
-                )
+                await trio.to_thread.run_sync(self._take, limiter=self._alone, abandon_on_cancel=True)
             except OSError as error:
                 if error.errno in _FULL:
                     await trio.sleep(_AGAIN_SECONDS)
                 elif error.errno not in _NEXT:
                     raise
-            else:
+            with self._lock:
+                client, self._taken = self._taken, None
+            if client is not None:
                 return trio.SocketStream(trio.socket.from_stdlib_socket(client))
 
-    def _take(self) -> socket.socket:
+    def _take(self) -> None:
         """On a thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._taking = True
+        client = None
         try:
             client, _ = self._listener.accept()
         finally:
-            self._taking = False
-            if self._closed:
-                self._listener.close()
-        if self._closed:
-            client.close()
-            raise OSError(errno.EBADF, "the door is closed")
-        return client
+            with self._lock:
+                self._taking = False
+                if not self._closed:
+                    self._taken = client
+                else:
+                    self._listener.close()
+                    if client is not None:
+                        client.close()

@@ -12,6 +12,7 @@ import trio
 
 from protocol.permission import Kind, Permission
 from supervisor.network import proxy as proxy_module
+from supervisor.network.door import Door
 from supervisor.network.hosts import Hosts
 from supervisor.network.proxy import CONNECTIONS, HEAD_BYTES, serve_proxy
 from tests.supervisor.network_stage import Names, listening, ok, proxying, serving
@@ -285,6 +286,29 @@ async def test_nothing_stays_open_after_a_cancel_in_the_middle_of_everything() -
         await stream.aclose()
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_door_that_is_closed_while_it_takes_somebody_in_keeps_nothing() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+
+    async def serve(listener: socket.socket) -> None:
+        with Door(listener) as door:
+            while True:
+                await (await door.accept()).aclose()
+
+    for number in range(100):
+        listener = socket.create_server(("127.0.0.1", 0))
+        with socket.create_connection(listener.getsockname()):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve, listener)
+                for _ in range(number % 7):
+                    await trio.lowlevel.checkpoint()
+                await trio.sleep(0.0002 * (number % 5))
+                nursery.cancel_scope.cancel()
+    with trio.fail_after(5):  # threads that nobody waits for are leaving still
+        while len(os.listdir("/proc/self/fd")) != before:
+            await trio.sleep(0.01)
+    gc.collect()  # what was forgotten open would be a warning here
 
 
 @pytest.mark.skipif(not os.path.exists("/usr/bin/curl"), reason="there is no curl")
